@@ -1,0 +1,73 @@
+// The CUDA unit: template headers, then a Config of constants, the score functor, the two entries,
+// and assertions that host and device agree.
+#include <fmt/format.h>
+
+#include "codegen/cuda/config.hpp"
+#include "codegen/cuda/flatten.hpp"
+#include "codegen/cuda/score.hpp"
+#include "codegen/kernel_source.hpp"
+#include "codegen/launch_args.hpp"
+#include "codegen/launch_shape.hpp"
+#include "codegen/writer.hpp"
+#include "compiler/text.hpp"
+
+namespace splitkv {
+namespace {
+
+constexpr const char* split_name = "splitkv_split";
+constexpr const char* reduce_name = "splitkv_reduce";
+
+void write_agreement(Writer& out, const LaunchShape& shape) {
+  out.line("// What the host launches with.");
+  out.line(fmt::format("static_assert(sizeof(LaunchArgs) == {});", sizeof(LaunchArgs)));
+  out.line(fmt::format("static_assert(32 * config.warps == {});", shape.split_threads));
+  out.line(fmt::format(
+      "static_assert(4 * config.warps * config.rows * Simt<config>::row_floats + 16 == {});",
+      shape.split_smem_bytes));
+}
+
+void write_entries(Writer& out, const Schedule& schedule, const LaunchShape& shape) {
+  out.line(fmt::format("extern \"C\" __global__ void __launch_bounds__({})", shape.split_threads));
+  out.open(fmt::format("    {}(const __grid_constant__ splitkv::LaunchArgs args) {{", split_name));
+  out.line("extern __shared__ float4 shared[];");
+  out.line("splitkv::split<splitkv::config, splitkv::Score>(args, &shared[0].x);");
+  out.close("}");
+  if (schedule.reduce != Reduce::kernel) return;
+  out.line();
+  out.line(fmt::format("extern \"C\" __global__ void __launch_bounds__({})", shape.reduce_threads));
+  out.open(fmt::format("    {}(const __grid_constant__ splitkv::LaunchArgs args) {{", reduce_name));
+  out.line(fmt::format(
+      "splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, {});",
+      shape.reduce_threads / 32));
+  out.close("}");
+}
+
+}  // namespace
+
+KernelSource emit_cuda(const Problem& problem, const Schedule& schedule) {
+  const LaunchShape shape = launch_shape(problem, schedule, 1);
+  Schedule code = schedule;  // splits and blocks are launch-time values, not in the code
+  code.splits = Schedule{}.splits;
+  code.blocks = Schedule{}.blocks;
+  Writer out;
+  out.line(fmt::format("// {} | {}", print(problem), print(code)));
+  out.line();
+  constexpr std::string_view roots[] = {"split_simt.cuh"};
+  out.raw(flatten_templates(roots));
+  out.line("// ---- this problem ----");
+  out.line("namespace splitkv {");
+  out.line();
+  write_config(out, problem, schedule);
+  out.line();
+  write_score(out, problem);
+  out.line();
+  write_agreement(out, shape);
+  out.line();
+  out.line("}  // namespace splitkv");
+  out.line();
+  write_entries(out, schedule, shape);
+  return {SourceLanguage::cuda, out.take(), split_name,
+          schedule.reduce == Reduce::kernel ? reduce_name : ""};
+}
+
+}  // namespace splitkv

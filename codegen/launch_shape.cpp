@@ -1,0 +1,58 @@
+#include "codegen/launch_shape.hpp"
+
+#include <algorithm>
+
+#include "compiler/resources.hpp"
+
+namespace splitkv {
+namespace {
+
+int64_t sequences_of(const Problem& problem, const Schedule& schedule, int64_t batch) {
+  return batch * problem.kv_heads * row_blocks(problem, schedule);
+}
+
+bool on_cpu(const Schedule& schedule) { return schedule.family == Family::vector; }
+
+// Whether any sequence can be cut in two or more pieces. One piece is finished by its own block.
+bool partials_exist(const Schedule& schedule) {
+  return schedule.partition == Partition::flat ? schedule.blocks > 1 : schedule.splits > 1;
+}
+
+// A flat block has at most two sequences that it does not own whole: the one it starts in and the
+// one it stops in.
+int64_t partial_slots(const Schedule& schedule, int64_t sequences) {
+  if (!partials_exist(schedule)) return 0;
+  if (schedule.partition == Partition::flat) return int64_t(2) * schedule.blocks;
+  return sequences * schedule.splits;
+}
+
+}  // namespace
+
+LaunchShape launch_shape(const Problem& problem, const Schedule& schedule, int64_t batch) {
+  LaunchShape shape;
+  shape.sequences = sequences_of(problem, schedule, batch);
+  const bool flat = schedule.partition == Partition::flat;
+  shape.split_blocks = flat ? schedule.blocks : shape.sequences * schedule.splits;
+  shape.split_threads = on_cpu(schedule) ? 1 : 32 * schedule.warps;
+  if (schedule.reduce == Reduce::kernel && partials_exist(schedule)) {
+    shape.reduce_blocks = shape.sequences;
+    shape.reduce_threads =
+        on_cpu(schedule) ? 1 : std::min(256, 32 * schedule.rows);  // a warp a row
+  }
+  shape.split_smem_bytes = resources_of(problem, schedule, Target{}).smem_bytes;
+  return shape;
+}
+
+BufferSizes buffer_sizes(const Problem& problem, const Schedule& schedule, int64_t batch) {
+  BufferSizes sizes;
+  const int64_t sequences = sequences_of(problem, schedule, batch);
+  const int64_t slot_rows = partial_slots(schedule, sequences) * schedule.rows;
+  if (slot_rows == 0) return sizes;
+  const int64_t statistics = exchanged_merge(problem, schedule) == Merge::lse ? 1 : 2;
+  sizes.partial_o_offset = (slot_rows * statistics + 3) / 4 * 4;
+  sizes.scratch_bytes = 4 * (sizes.partial_o_offset + slot_rows * problem.dim_v);
+  if (schedule.reduce == Reduce::last_block) sizes.state_bytes = 4 * sequences;
+  return sizes;
+}
+
+}  // namespace splitkv

@@ -1,0 +1,46 @@
+#include "codegen/llvm/kernel_plan.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace splitkv::llvm_codegen {
+namespace {
+
+// K and V of one block of keys should still be in the first-level cache when the second pass of the
+// block begins, and the pointers and scores of a block live on the stack.
+constexpr int kMostBlockKeys = 64;
+
+int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// fp16 conversions are instructions where F16C is. Every x86 with 256-bit integer vectors has it;
+// of other cpu names it is not known, and the integer path is right everywhere.
+bool converts_half(const Target& target) {
+  return target.arch == "x86-64-v3" || target.arch == "x86-64-v4" ||
+         (target.arch == "host" && target.vector_bits >= 256);
+}
+
+}  // namespace
+
+KernelPlan plan_kernel(const Problem& problem, const Schedule& schedule, const Target& target) {
+  KernelPlan plan;
+  plan.problem = problem;
+  plan.schedule = schedule;
+  plan.merge = exchanged_merge(problem, schedule);
+  plan.log2_score = log2_score_of(problem);
+  plan.mask = mask_of(problem);
+  plan.first_visible = first_visible_key_of(problem);
+  plan.lanes = target.vector_bits / 32;
+  plan.native_half = converts_half(target);
+  // An fp32 sum of fp32 products that cancel is off by more than the accuracy contract at scores of
+  // several hundred; products of narrower types are exact in fp32 and their contract is wider.
+  plan.dot = problem.k_dtype == DType::fp32 ? ir::Element::f64 : ir::Element::f32;
+  plan.group = group_size(problem) * problem.query_len;
+  plan.row_blocks = row_blocks(problem, schedule);
+  plan.padded_qk = round_up(problem.dim_qk, plan.lanes);
+  plan.padded_v = round_up(problem.dim_v, plan.lanes);
+  plan.block_keys = std::min(schedule.tile_kv, kMostBlockKeys);
+  plan.padded_keys = round_up(plan.block_keys, std::lcm(plan.lanes, schedule.unroll));
+  return plan;
+}
+
+}  // namespace splitkv::llvm_codegen

@@ -1,0 +1,20 @@
+// Elementary functions on fp32 vectors or scalars, as polynomials: LLVM's own intrinsics would
+// become one library call a lane.
+#pragma once
+
+#include "codegen/llvm/ir_writer.hpp"
+
+namespace splitkv::llvm_codegen {
+
+// 2^x within 2 ulp; below 2^-126 exactly 0 (so exp2(-inf) = 0), from 2^128 on +inf.
+ir::Value emit_exp2(ir::Writer& writer, ir::Value x);
+// The same for x <= 0: what a softmax needs.
+ir::Value emit_exp2_nonpositive(ir::Writer& writer, ir::Value x);
+ir::Value emit_exp(ir::Writer& writer, ir::Value x);
+// log(0) = -inf, log(inf) = inf, NaN below 0; subnormals are right.
+ir::Value emit_log2(ir::Writer& writer, ir::Value x);
+ir::Value emit_log(ir::Writer& writer, ir::Value x);
+// Within 3 ulp, of any finite x and of the infinities.
+ir::Value emit_tanh(ir::Writer& writer, ir::Value x);
+
+}  // namespace splitkv::llvm_codegen

@@ -1,0 +1,229 @@
+#include "codegen/llvm/merge.hpp"
+
+#include "codegen/llvm/convert.hpp"
+#include "codegen/llvm/math.hpp"
+
+namespace splitkv::llvm_codegen {
+
+using ir::f32_constant;
+using ir::i64_constant;
+using ir::Value;
+
+namespace {
+
+constexpr double kLn2 = 0.6931471805599453;
+constexpr int kFloatAlign = 4;
+
+Value minus_infinity() { return ir::infinity(ir::f32, true); }
+
+int statistics_a_row(const KernelPlan& plan) { return plan.merge == Merge::mlo ? 2 : 1; }
+
+// Where row `row` of partial `slot` keeps its statistics and its o.
+struct PartialRow {
+  Value statistics, o;
+};
+PartialRow emit_partial_row(ir::Writer& w, const KernelPlan& plan, const Value& args,
+                            const Value& slot, const Value& row) {
+  const Value partials = emit_pointer_arg(w, args, offsetof(LaunchArgs, partials), "partials");
+  const Value o_offset =
+      emit_i64_arg(w, args, offsetof(LaunchArgs, partial_o_offset), "partial_o_offset");
+  const Value number =
+      w.add(w.mul(slot, i64_constant(plan.schedule.rows), "slot.rows"), row, "partial.row");
+  const Value statistics = w.mul(number, i64_constant(statistics_a_row(plan)), "statistics.offset");
+  const Value o =
+      w.add(o_offset, w.mul(number, i64_constant(plan.problem.dim_v), "o.offset"), "o.from_start");
+  return {w.element(partials, ir::f32, statistics, "statistics"),
+          w.element(partials, ir::f32, o, "partial.o")};
+}
+
+// The exponent of a partial's weight: m, or S.
+Value emit_weight_exponent(ir::Writer& w, const PartialRow& partial) {
+  return w.load(ir::f32, partial.statistics, kFloatAlign, "exponent");
+}
+
+// 2^(exponent - largest), times l where the partial carries one. Never called for an empty.
+Value emit_weight(ir::Writer& w, const KernelPlan& plan, const PartialRow& partial,
+                  const Value& exponent, const Value& largest) {
+  const Value scale = emit_exp2_nonpositive(w, w.sub(exponent, largest, "exponent.less"));
+  if (plan.merge != Merge::mlo) return scale;
+  const Value l_at = w.element(partial.statistics, ir::f32, i64_constant(1), "l.at");
+  return w.mul(scale, w.load(ir::f32, l_at, kFloatAlign, "l"), "weight");
+}
+
+struct JoinContext {
+  ir::Writer& w;
+  const KernelPlan& plan;
+  Value args;
+  PieceSlots slots;
+  Value row;
+  Value o;  // [dim_v] floats on the stack
+};
+
+using OnPartial = std::function<Value(const PartialRow&, const Value& exponent, const Value& sum)>;
+
+// Visits the partials of the row in slot order, carrying one float; empties (exponent -inf) are
+// passed over before anything of theirs is read.
+Value emit_for_partials(const JoinContext& c, const std::string& pass, const Value& start,
+                        const OnPartial& body) {
+  ir::Writer& w = c.w;
+  const Value kept_at = w.stack(ir::f32, 1, kFloatAlign, pass + ".kept");
+  w.store(start, kept_at, kFloatAlign);
+  w.loop(pass, i64_constant(0), c.slots.pieces, i64_constant(1), [&](const Value& piece) {
+    const Value slot = emit_slot(w, c.plan, c.args, c.slots, piece);
+    const PartialRow partial = emit_partial_row(w, c.plan, c.args, slot, c.row);
+    const Value exponent = emit_weight_exponent(w, partial);
+    const Value filled = w.compare("gt", exponent, minus_infinity(), pass + ".filled");
+    w.when(filled, pass + ".partial", [&] {
+      const Value sum = w.load(ir::f32, kept_at, kFloatAlign, pass + ".sum");
+      w.store(body(partial, exponent, sum), kept_at, kFloatAlign);
+    });
+  });
+  return w.load(ir::f32, kept_at, kFloatAlign, pass + ".result");
+}
+
+// Joins one row into c.o; gives log2 of the joined sum where the problem asks for it.
+Value emit_join_row(const JoinContext& c) {
+  ir::Writer& w = c.w;
+  const int lanes = c.plan.lanes, dim = c.plan.problem.dim_v;
+  w.comment("the largest exponent, then the sum of all weights");
+  const Value largest =
+      emit_for_partials(c, "largest", minus_infinity(),
+                        [&](const PartialRow&, const Value& exponent, const Value& so_far) {
+                          return w.max(exponent, so_far, "largest.next");
+                        });
+  const Value total = emit_for_partials(
+      c, "total", f32_constant(0),
+      [&](const PartialRow& partial, const Value& exponent, const Value& so_far) {
+        return w.add(so_far, emit_weight(w, c.plan, partial, exponent, largest), "total.next");
+      });
+
+  // Sums that start at -0 give back a single partial's o bit for bit, negative zeros included; a
+  // row of nothing but empties is +0.
+  w.comment("o = sum of (weight / total) * o of each partial");
+  const Value empty = w.compare("eq", largest, minus_infinity(), "row.is_empty");
+  const Value start = w.select(empty, f32_constant(0), f32_constant(-0.0), "o.start");
+  emit_chunks(w, dim, lanes, [&](const Value& first, int count) {
+    w.store(w.splat(start, count), w.element(c.o, ir::f32, first, "o.start.at"), kFloatAlign);
+  });
+  emit_for_partials(c, "join", f32_constant(0),
+                    [&](const PartialRow& partial, const Value& exponent, const Value& unused) {
+                      const Value share =
+                          w.div(emit_weight(w, c.plan, partial, exponent, largest), total, "share");
+                      emit_chunks(w, dim, lanes, [&](const Value& first, int count) {
+                        const ir::Type type{ir::Element::f32, count};
+                        const Value sum_at = w.element(c.o, ir::f32, first, "o.at");
+                        const Value o =
+                            w.load(type, w.element(partial.o, ir::f32, first, "partial.o.at"),
+                                   kFloatAlign, "o.partial");
+                        const Value sum = w.load(type, sum_at, kFloatAlign, "o.sum");
+                        w.store(w.mul_add(share, o, sum, "o.next"), sum_at, kFloatAlign);
+                      });
+                      return unused;
+                    });
+  if (c.plan.problem.lse == LseOutput::none) return {};
+  return emit_log2_sum(w, {largest, total, c.o});
+}
+
+}  // namespace
+
+void emit_chunks(ir::Writer& w, int dim, int lanes,
+                 const std::function<void(const Value& first, int lanes)>& body) {
+  const int whole = dim / lanes * lanes;
+  if (whole == lanes) {
+    body(i64_constant(0), lanes);
+  } else if (whole > 0) {
+    w.loop("dim", i64_constant(0), i64_constant(whole), i64_constant(lanes),
+           [&](const Value& first) { body(first, lanes); });
+  }
+  if (whole < dim) body(i64_constant(whole), dim - whole);
+}
+
+Value emit_log2_sum(ir::Writer& w, const RowState& state) {
+  return w.add(state.m, emit_log2(w, state.l), "log2_sum");
+}
+
+void emit_finish_row(ir::Writer& w, const KernelPlan& plan, Value args, const Sequence& sequence,
+                     Value row, Value o, Value log2_sum) {
+  const auto stride = [&](size_t offset, const char* name) {
+    return emit_i64_arg(w, args, offset, name);
+  };
+  const Value in_group = w.add(
+      w.mul(sequence.row_block, i64_constant(plan.schedule.rows), "rows.before"), row, "group.row");
+  const QueryRow query_row = emit_query_row(w, plan, sequence, in_group);
+  const auto offset_of = [&](size_t batch, size_t query, size_t head, const std::string& name) {
+    const Value in_batch =
+        w.mul(sequence.batch_row, stride(batch, "stride_batch"), name + ".batch");
+    const Value in_query = w.mul(query_row.query, stride(query, "stride_query"), name + ".query");
+    const Value in_head = w.mul(query_row.head, stride(head, "stride_head"), name + ".head");
+    return w.add(w.add(in_batch, in_query, name + ".offset"), in_head, name + ".offset");
+  };
+
+  w.comment("the finished row, to out and lse");
+  const DType dtype = plan.problem.out_dtype;
+  const Value out_offset =
+      offset_of(offsetof(LaunchArgs, out_stride_batch), offsetof(LaunchArgs, out_stride_query),
+                offsetof(LaunchArgs, out_stride_head), "out");
+  const Value out_bytes = w.mul(out_offset, i64_constant(size_bytes(dtype)), "out.bytes");
+  const Value out = w.byte_offset(emit_pointer_arg(w, args, offsetof(LaunchArgs, out), "out"),
+                                  out_bytes, "out.row");
+  emit_chunks(w, plan.problem.dim_v, plan.lanes, [&](const Value& first, int lanes) {
+    const Value value = w.load({ir::Element::f32, lanes}, w.element(o, ir::f32, first, "o.at"),
+                               kFloatAlign, "o.value");
+    const Value bytes = w.mul(first, i64_constant(size_bytes(dtype)), "dim.bytes");
+    emit_store_elements(w, dtype, plan.native_half, value, w.byte_offset(out, bytes, "out.at"),
+                        size_bytes(dtype));
+  });
+  if (plan.problem.lse == LseOutput::none) return;
+  const Value lse_offset =
+      offset_of(offsetof(LaunchArgs, lse_stride_batch), offsetof(LaunchArgs, lse_stride_query),
+                offsetof(LaunchArgs, lse_stride_head), "lse");
+  const Value lse_at = w.element(emit_pointer_arg(w, args, offsetof(LaunchArgs, lse), "lse"),
+                                 ir::f32, lse_offset, "lse.at");
+  const bool natural = plan.problem.lse == LseOutput::natural;
+  w.store(natural ? w.mul(log2_sum, f32_constant(kLn2), "lse.natural") : log2_sum, lse_at,
+          kFloatAlign);
+}
+
+void emit_store_partial(ir::Writer& w, const KernelPlan& plan, Value args, Value slot, Value row,
+                        const RowState& state) {
+  w.comment("the row's partial, to scratch");
+  const PartialRow partial = emit_partial_row(w, plan, args, slot, row);
+  if (plan.merge == Merge::mlo) {
+    w.store(state.m, partial.statistics, kFloatAlign);
+    w.store(state.l, w.element(partial.statistics, ir::f32, i64_constant(1), "l.at"), kFloatAlign);
+  } else {
+    w.store(emit_log2_sum(w, state), partial.statistics, kFloatAlign);
+  }
+  emit_chunks(w, plan.problem.dim_v, plan.lanes, [&](const Value& first, int lanes) {
+    const Value o = w.load({ir::Element::f32, lanes}, w.element(state.o, ir::f32, first, "o.at"),
+                           kFloatAlign, "o.value");
+    w.store(o, w.element(partial.o, ir::f32, first, "partial.o.at"), kFloatAlign);
+  });
+}
+
+void emit_join_function(ir::Writer& w, const KernelPlan& plan) {
+  std::vector<ir::Writer::Parameter> parameters = {{ir::pointer, "args", "noalias readonly"},
+                                                   {ir::i64, "batch_row", ""},
+                                                   {ir::i64, "kv_head", ""},
+                                                   {ir::i64, "row_block", ""}};
+  for (const auto& parameter : slot_parameters(plan)) parameters.push_back(parameter);
+  const std::vector<Value> values = w.begin_function("internal ", "join_sequence", parameters);
+  const Sequence sequence{values[1], values[2], values[3]};
+  const Value o = w.stack(ir::f32, plan.problem.dim_v, 64, "o");
+  const Value rows = emit_valid_rows(w, plan, sequence.row_block);
+  w.loop("row", i64_constant(0), rows, i64_constant(1), [&](const Value& row) {
+    const Value log2_sum =
+        emit_join_row({w, plan, values[0], slots_from_parameters(plan, &values[4]), row, o});
+    emit_finish_row(w, plan, values[0], sequence, row, o, log2_sum);
+  });
+  w.end_function();
+}
+
+void emit_join_call(ir::Writer& w, const KernelPlan& plan, Value args, const Sequence& sequence,
+                    const PieceSlots& slots) {
+  std::vector<Value> arguments = {args, sequence.batch_row, sequence.kv_head, sequence.row_block};
+  for (const Value& value : slot_arguments(plan, slots)) arguments.push_back(value);
+  w.call("join_sequence", arguments);
+}
+
+}  // namespace splitkv::llvm_codegen

@@ -1,0 +1,32 @@
+#include "codegen/writer.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace splitkv {
+
+void Writer::line(std::string_view text) {
+  if (!text.empty()) text_.append(indent_, ' ').append(text);
+  text_ += '\n';
+}
+
+void Writer::open(std::string_view text) {
+  line(text);
+  indent_ += 2;
+}
+
+void Writer::close(std::string_view text) {
+  indent_ -= 2;
+  line(text);
+}
+
+void Writer::raw(std::string_view text) { text_ += text; }
+
+std::string float_literal(double value) {
+  std::string text = fmt::format("{}", static_cast<float>(value));
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text + "f";
+}
+
+}  // namespace splitkv

@@ -1,0 +1,26 @@
+// Writes indented source, line by line, top to bottom like the file it makes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace splitkv {
+
+class Writer {
+ public:
+  void line(std::string_view text = {});  // indented unless empty
+  void open(std::string_view text);       // a line, then two more spaces
+  void close(std::string_view text);      // two spaces fewer, then a line
+  void raw(std::string_view text);        // as it is
+
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+  int indent_ = 0;
+};
+
+// A float literal that C++ and the reader agree on: "0.125f", "1.0f"; exact on reading back.
+std::string float_literal(double value);
+
+}  // namespace splitkv

@@ -1,0 +1,24 @@
+// The schedule that is used when nothing was tuned, by a simple cost model: time = rounds of blocks
+// times bytes a block over bandwidth, plus the cost of exchanging partials.
+#pragma once
+
+#include <string>
+
+#include "compiler/problem.hpp"
+#include "compiler/schedule.hpp"
+#include "compiler/target.hpp"
+#include "compiler/workload.hpp"
+
+namespace splitkv {
+
+struct ScheduleChoice {
+  Schedule schedule;
+  std::string why;  // one line: what was weighed and what decided
+};
+
+// The problem must verify on the target; the result verifies too. With deterministic=on the result
+// depends on problem and target alone.
+ScheduleChoice default_schedule(const Problem& problem, const Workload& workload,
+                                const Target& target);
+
+}  // namespace splitkv

@@ -1,0 +1,55 @@
+// Schedule: how a problem is run on a target. Two schedules of one problem give the same result
+// within the accuracy contract; they differ in speed only.
+#pragma once
+
+#include "compiler/problem.hpp"
+#include "compiler/target.hpp"
+
+namespace splitkv {
+
+// simt: CUDA, plain fused multiply-adds, every architecture from sm_80 up.
+// vector: CPU, LLVM vectors.
+enum class Family { simt, vector };
+
+// How the KV tiles of a sequence (one batch row, kv head and row block) are dealt out.
+enum class Partition {
+  fixed,    // `splits` contiguous ranges of the row's own tiles
+  flat,     // all tiles of all sequences in one line, cut evenly among `blocks` blocks
+  strided,  // `splits` streams; stream s takes tiles s, s + splits, s + 2 splits, ...
+};
+
+// Who joins the partials of a sequence.
+enum class Reduce {
+  kernel,      // a second launch
+  last_block,  // the block that arrives last at the sequence's counter
+};
+
+struct Schedule {
+  Family family = Family::simt;
+  int tile_kv = 64;  // keys in a tile, the unit that partitions deal out
+  int rows = 4;      // query rows (heads of one group) a block holds; a group makes
+                     // ceil(group_size / rows) row blocks, each of which reads K and V
+  int warps = 4;     // simt: warps a block; each takes its own keys of a tile. vector: 1
+  int unroll = 4;    // keys whose K and V are in flight at once, per lane group (simt) or loop (vector)
+  Partition partition = Partition::fixed;
+  int splits = 1;  // fixed, strided: pieces a sequence; a launch-time value, not in the code
+  int blocks = 0;  // flat: blocks of the grid; a launch-time value, not in the code
+  Reduce reduce = Reduce::kernel;
+  Merge merge = Merge::automatic;  // the choice where the problem says auto; auto here means mlo
+
+  bool operator==(const Schedule&) const = default;
+};
+
+// The variant that kernels of this pair exchange: the problem's word, else the schedule's, else mlo.
+constexpr Merge exchanged_merge(const Problem& problem, const Schedule& schedule) {
+  if (problem.merge != Merge::automatic) return problem.merge;
+  return schedule.merge != Merge::automatic ? schedule.merge : Merge::mlo;
+}
+
+// Row blocks a group is divided into.
+constexpr int row_blocks(const Problem& problem, const Schedule& schedule) {
+  const int rows = group_size(problem) * problem.query_len;
+  return (rows + schedule.rows - 1) / schedule.rows;
+}
+
+}  // namespace splitkv

@@ -1,0 +1,120 @@
+// C API: tensors, work buffers and runs.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/c_api_support.hpp"
+#include "runtime/launch.hpp"
+
+using splitkv::answer;
+using splitkv::invalid_argument;
+using splitkv::not_null;
+using splitkv::Outcome;
+using splitkv::Result;
+using splitkv::Unit;
+
+namespace {
+
+Outcome check_stream(const splitkv::PreparedKernel& kernel, const void* stream) {
+  if (kernel.target.kind == splitkv::TargetKind::cuda || stream == nullptr) return Unit{};
+  return invalid_argument(
+      fmt::format("stream={} is given to a CPU kernel; NULL would fit", stream));
+}
+
+// Checks what the caller gave and calls go(launch); an empty batch is done at once.
+template <class Go>
+Outcome checked_run(const splitkv_kernel* kernel, const splitkv_binding* binding,
+                    const splitkv_args* args, const Go& go) {
+  if (Outcome given = not_null(kernel, "kernel"); !given) return given;
+  const auto read_binding = splitkv::read_struct(binding, "binding");
+  if (!read_binding) return read_binding.error();
+  const auto read_args = splitkv::read_struct(args, "args");
+  if (!read_args) return read_args.error();
+  if (read_args->batch < 0) {
+    return invalid_argument(
+        fmt::format("args.batch={} is negative; 0 or more would fit", read_args->batch));
+  }
+  if (read_args->batch == 0) return Unit{};
+  const auto launch = splitkv::make_launch(*kernel->prepared, *read_binding, *read_args);
+  if (!launch) return launch.error();
+  return go(*launch);
+}
+
+Outcome check_part(const splitkv::PreparedKernel& kernel, int64_t part, int64_t parts) {
+  if (parts < 1 || part < 0 || part >= parts) {
+    return invalid_argument(fmt::format(
+        "part={} of parts={} does not exist; part 0 to parts - 1 would fit", part, parts));
+  }
+  if (kernel.schedule.reduce == splitkv::Reduce::last_block) return Unit{};
+  return invalid_argument(
+      "splitkv_run_part: the schedule has reduce=kernel, whose second pass must wait for "
+      "all parts; reduce=last_block would fit");
+}
+
+}  // namespace
+
+extern "C" {
+
+splitkv_status splitkv_state_init(const splitkv_kernel* kernel, void* state, size_t state_bytes,
+                                  void* stream, splitkv_message* message) {
+  return answer(message, [&]() -> Outcome {
+    if (Outcome given = not_null(kernel, "kernel"); !given) return given;
+    if (Outcome fits = check_stream(*kernel->prepared, stream); !fits) return fits;
+    if (state_bytes == 0) return Unit{};
+    if (Outcome given = not_null(state, "state"); !given) return given;
+    return kernel->prepared->loaded.code->zero(state, state_bytes, stream);
+  });
+}
+
+splitkv_status splitkv_dense_strides(const splitkv_kernel* kernel, int64_t capacity,
+                                     splitkv_tensors* tensors, splitkv_message* message) {
+  return answer(message, [&]() -> Outcome {
+    if (Outcome given = not_null(kernel, "kernel"); !given) return given;
+    const auto read = splitkv::read_struct(tensors, "tensors");
+    if (!read) return read.error();
+    auto filled = splitkv::dense_strides(kernel->prepared->problem, capacity);
+    if (!filled) return filled.error();
+    filled->k = read->k;
+    filled->v = read->v;
+    return splitkv::write_struct(*filled, tensors, "tensors");
+  });
+}
+
+splitkv_status splitkv_bind(const splitkv_kernel* kernel, const splitkv_tensors* tensors,
+                            splitkv_binding* binding, splitkv_message* message) {
+  return answer(message, [&]() -> Outcome {
+    if (Outcome given = not_null(kernel, "kernel"); !given) return given;
+    const auto read = splitkv::read_struct(tensors, "tensors");
+    if (!read) return read.error();
+    const auto bound = splitkv::bind(*kernel->prepared, *read);
+    if (!bound) return bound.error();
+    return splitkv::write_struct(*bound, binding, "binding");
+  });
+}
+
+splitkv_status splitkv_run(const splitkv_kernel* kernel, const splitkv_binding* binding,
+                           const splitkv_args* args, void* stream, splitkv_message* message) {
+  return answer(message, [&]() -> Outcome {
+    if (Outcome given = not_null(kernel, "kernel"); !given) return given;
+    if (Outcome fits = check_stream(*kernel->prepared, stream); !fits) return fits;
+    return checked_run(kernel, binding, args, [&](const splitkv::Launch& launch) {
+      return kernel->prepared->loaded.code->run(launch.args, launch.shape, stream);
+    });
+  });
+}
+
+splitkv_status splitkv_run_part(const splitkv_kernel* kernel, const splitkv_binding* binding,
+                                const splitkv_args* args, int64_t part, int64_t parts,
+                                splitkv_message* message) {
+  return answer(message, [&]() -> Outcome {
+    return checked_run(kernel, binding, args, [&](const splitkv::Launch& launch) -> Outcome {
+      const splitkv::PreparedKernel& prepared = *kernel->prepared;
+      if (prepared.target.kind == splitkv::TargetKind::cpu) {
+        if (Outcome exists = check_part(prepared, part, parts); !exists) return exists;
+      }
+      return prepared.loaded.code->run_part(launch.args, launch.shape, part, parts);
+    });
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,73 @@
+// What every function of the C API does alike: nothing throws out of it, and its outcome becomes a
+// status and a message.
+#pragma once
+
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+
+#include "runtime/kernel.hpp"
+#include "runtime/splitkv.h"
+#include "runtime/struct_io.hpp"
+
+struct splitkv_runtime {
+  explicit splitkv_runtime(const splitkv::RuntimeOptions& options) : kernels(options) {}
+  splitkv::KernelRuntime kernels;
+};
+
+struct splitkv_kernel {
+  std::unique_ptr<const splitkv::PreparedKernel> prepared;
+};
+
+namespace splitkv {
+
+inline bool is_usable(const splitkv_message* message) {
+  return message == nullptr || message->size >= sizeof(splitkv_message);
+}
+
+// message may be null; it must be usable.
+inline void write_message(splitkv_message* message, std::string_view text) {
+  if (message == nullptr) return;
+  message->needed = text.size() + 1;
+  if (message->text == nullptr || message->capacity == 0) return;
+  const size_t length = std::min(text.size(), message->capacity - 1);
+  std::memcpy(message->text, text.data(), length);
+  message->text[length] = '\0';
+}
+
+inline splitkv_status to_c(Status status) { return static_cast<splitkv_status>(status); }
+
+static_assert(int(Status::ok) == SPLITKV_OK && int(Status::internal) == SPLITKV_INTERNAL &&
+                  int(Status::device_error) == SPLITKV_DEVICE_ERROR &&
+                  int(Status::library_missing) == SPLITKV_LIBRARY_MISSING &&
+                  int(Status::compile_failed) == SPLITKV_COMPILE_FAILED &&
+                  int(Status::out_of_memory) == SPLITKV_OUT_OF_MEMORY &&
+                  int(Status::not_prepared) == SPLITKV_NOT_PREPARED &&
+                  int(Status::unsupported) == SPLITKV_UNSUPPORTED &&
+                  int(Status::invalid_argument) == SPLITKV_INVALID_ARGUMENT,
+              "splitkv_status and splitkv::Status count alike");
+
+// Runs body() -> Outcome behind the C boundary.
+template <class Body>
+splitkv_status answer(splitkv_message* message, const Body& body) noexcept {
+  if (!is_usable(message)) return SPLITKV_INVALID_ARGUMENT;
+  try {
+    const Outcome outcome = body();
+    write_message(message, outcome.ok() ? std::string_view() : outcome.error().message);
+    return outcome.ok() ? SPLITKV_OK : to_c(outcome.error().status);
+  } catch (const std::bad_alloc&) {
+    write_message(message, "host memory is used up");
+    return SPLITKV_OUT_OF_MEMORY;
+  } catch (const std::exception& exception) {
+    write_message(message, exception.what());
+    return SPLITKV_INTERNAL;
+  }
+}
+
+inline Outcome not_null(const void* pointer, const char* name) {
+  if (pointer != nullptr) return Unit{};
+  return invalid_argument(std::string(name) + " is NULL");
+}
+
+}  // namespace splitkv

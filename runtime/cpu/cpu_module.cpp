@@ -1,0 +1,151 @@
+#include "runtime/cpu/cpu_module.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "runtime/cpu/orc_interface.h"
+
+namespace splitkv {
+namespace {
+
+constexpr const char* kLibraryName = "libsplitkv_cpu.so";
+
+struct OrcLibrary {
+  splitkv_orc_compile_function* compile = nullptr;
+  splitkv_orc_release_function* release = nullptr;
+};
+
+// What `$SPLITKV_CPU_LIBRARY` names is meant: nothing else is tried then.
+std::vector<std::string> candidates() {
+  if (const char* named = std::getenv("SPLITKV_CPU_LIBRARY")) return {named};
+  std::vector<std::string> names;
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  if (!program.empty()) {
+    names.push_back((program.parent_path() / kLibraryName).string());
+    names.push_back((program.parent_path().parent_path() / "lib" / kLibraryName).string());
+  }
+  Dl_info here;
+  if (dladdr(reinterpret_cast<void*>(&candidates), &here) != 0 && here.dli_fname != nullptr) {
+    const auto folder = std::filesystem::path(here.dli_fname).parent_path();
+    if (!folder.empty()) names.push_back((folder / kLibraryName).string());
+  }
+  names.push_back(kLibraryName);
+  return names;
+}
+
+std::string last_dl_error() {
+  const char* text = dlerror();
+  return text != nullptr ? text : "unknown error";
+}
+
+template <class Function>
+Function* symbol(void* handle, const char* name) {
+  return reinterpret_cast<Function*>(dlsym(handle, name));
+}
+
+// The functions of an opened library, or why it is not the one that is wanted.
+Result<OrcLibrary> functions_of(void* handle) {
+  const auto version = symbol<splitkv_orc_version_function>(handle, SPLITKV_ORC_VERSION_NAME);
+  OrcLibrary library;
+  library.compile = symbol<splitkv_orc_compile_function>(handle, SPLITKV_ORC_COMPILE_NAME);
+  library.release = symbol<splitkv_orc_release_function>(handle, SPLITKV_ORC_RELEASE_NAME);
+  if (!version || !library.compile || !library.release) {
+    return Error{Status::library_missing, "is not SplitKV's CPU compiler"};
+  }
+  if (version() != SPLITKV_ORC_VERSION) {
+    return Error{Status::library_missing, fmt::format("has interface {}, this library needs {}",
+                                                      version(), SPLITKV_ORC_VERSION)};
+  }
+  return library;
+}
+
+Result<OrcLibrary> open_library() {
+  std::string tried;
+  for (const std::string& name : candidates()) {
+    // RTLD_LOCAL keeps its LLVM apart from any other in the process; it is never closed again,
+    // since LLVM's globals do not survive that.
+    void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    std::string why;
+    if (handle == nullptr) {
+      why = last_dl_error();
+    } else {
+      Result<OrcLibrary> library = functions_of(handle);
+      if (library) return library;
+      why = name + ": " + library.error().message;
+      dlclose(handle);
+    }
+    tried += fmt::format("\n  {}", why);
+  }
+  return Error{Status::library_missing,
+               fmt::format("the CPU compiler {} cannot be opened; SPLITKV_CPU_LIBRARY may name it. "
+                           "Tried:{}",
+                           kLibraryName, tried)};
+}
+
+// A failure is not remembered, so that a library put in place later is found.
+Result<OrcLibrary> orc_library() {
+  static std::mutex mutex;
+  static OrcLibrary opened;
+  const std::lock_guard lock(mutex);
+  if (opened.compile == nullptr) {
+    Result<OrcLibrary> library = open_library();
+    if (!library) return library;
+    opened = *library;
+  }
+  return opened;
+}
+
+}  // namespace
+
+CpuModule::CpuModule(CpuModule&& other) noexcept
+    : code_(std::exchange(other.code_, nullptr)),
+      release_(other.release_),
+      split_(std::exchange(other.split_, nullptr)),
+      reduce_(std::exchange(other.reduce_, nullptr)),
+      code_bytes_(other.code_bytes_),
+      compile_ms_(other.compile_ms_) {}
+
+CpuModule& CpuModule::operator=(CpuModule&& other) noexcept {
+  if (this != &other) {
+    this->~CpuModule();
+    new (this) CpuModule(std::move(other));
+  }
+  return *this;
+}
+
+CpuModule::~CpuModule() {
+  if (code_ != nullptr) release_(code_);
+}
+
+Result<CpuModule> compile_cpu(const KernelSource& source, const Target& target) {
+  const auto start = std::chrono::steady_clock::now();
+  const Result<OrcLibrary> library = orc_library();
+  if (!library) return library.error();
+  const splitkv_orc_request request{source.text.data(), source.text.size(), target.arch.c_str(),
+                                    source.split_entry.c_str(), source.reduce_entry.c_str()};
+  splitkv_orc_result result{};
+  std::vector<char> message(8192);
+  if (library->compile(&request, &result, message.data(), message.size()) != 0) {
+    return Error{Status::compile_failed, fmt::format("LLVM refused generated IR for cpu={}: {}",
+                                                     target.arch, message.data())};
+  }
+  CpuModule module;
+  module.code_ = result.code;
+  module.release_ = library->release;
+  module.split_ = reinterpret_cast<CpuModule::Entry>(result.split);
+  module.reduce_ = reinterpret_cast<CpuModule::Entry>(result.reduce);
+  module.code_bytes_ = result.code_bytes;
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+  module.compile_ms_ = taken.count();
+  return module;
+}
+
+}  // namespace splitkv

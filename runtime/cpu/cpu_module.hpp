@@ -1,0 +1,49 @@
+// Machine code of one kernel pair on the CPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codegen/kernel_source.hpp"
+#include "codegen/launch_args.hpp"
+#include "compiler/result.hpp"
+#include "compiler/target.hpp"
+
+struct splitkv_orc_code;
+
+namespace splitkv {
+
+class CpuModule {
+ public:
+  // Runs block `block` of a launch shape's grid. Any threads may run blocks at once.
+  using Entry = void (*)(const LaunchArgs* args, int64_t block);
+
+  CpuModule() = default;
+  CpuModule(CpuModule&& other) noexcept;
+  CpuModule& operator=(CpuModule&& other) noexcept;
+  CpuModule(const CpuModule&) = delete;
+  CpuModule& operator=(const CpuModule&) = delete;
+  ~CpuModule();
+
+  Entry split() const { return split_; }
+  Entry reduce() const { return reduce_; }  // null when the last arriving block reduces
+  size_t code_bytes() const { return code_bytes_; }
+  double compile_ms() const { return compile_ms_; }  // opening the library the first time included
+
+ private:
+  friend Result<CpuModule> compile_cpu(const KernelSource& source, const Target& target);
+
+  splitkv_orc_code* code_ = nullptr;
+  void (*release_)(splitkv_orc_code*) = nullptr;
+  Entry split_ = nullptr;
+  Entry reduce_ = nullptr;
+  size_t code_bytes_ = 0;
+  double compile_ms_ = 0;
+};
+
+// Opens libsplitkv_cpu on first use: $SPLITKV_CPU_LIBRARY alone where that is set; else beside the
+// executable or in ../lib of it, beside the shared object that holds this code, by its plain name.
+// library_missing: every name tried and why it failed. compile_failed: LLVM's message.
+Result<CpuModule> compile_cpu(const KernelSource& source, const Target& target);
+
+}  // namespace splitkv

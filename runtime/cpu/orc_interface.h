@@ -1,0 +1,49 @@
+/* The C interface of libsplitkv_cpu, the one library that contains LLVM. It is opened with dlopen
+ * on first use; nothing else of it is exported. */
+#ifndef SPLITKV_ORC_INTERFACE_H
+#define SPLITKV_ORC_INTERFACE_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Goes up with every change of this file; both sides compare it. */
+#define SPLITKV_ORC_VERSION 1
+
+typedef struct splitkv_orc_request {
+  const char* ir; /* textual LLVM IR of one module */
+  size_t ir_bytes;
+  const char* cpu;          /* "host", or an LLVM cpu name of this architecture */
+  const char* split_entry;  /* a function the module defines */
+  const char* reduce_entry; /* another, or "" */
+} splitkv_orc_request;
+
+typedef struct splitkv_orc_code splitkv_orc_code; /* owns the machine code */
+
+typedef struct splitkv_orc_result {
+  splitkv_orc_code* code;
+  void* split;  /* entry addresses, valid until the code is released */
+  void* reduce; /* NULL without reduce_entry */
+  size_t code_bytes;
+} splitkv_orc_result;
+
+typedef int splitkv_orc_version_function(void);
+
+/* 0 on success. Otherwise nothing is owned and `message`, always NUL-terminated within `capacity`
+ * (at least 1), says which line LLVM refused and why. May be called from several threads. */
+typedef int splitkv_orc_compile_function(const splitkv_orc_request* request,
+                                         splitkv_orc_result* result, char* message,
+                                         size_t capacity);
+typedef void splitkv_orc_release_function(splitkv_orc_code* code);
+
+/* The exported names. */
+#define SPLITKV_ORC_VERSION_NAME "splitkv_orc_version"
+#define SPLITKV_ORC_COMPILE_NAME "splitkv_orc_compile"
+#define SPLITKV_ORC_RELEASE_NAME "splitkv_orc_release"
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* SPLITKV_ORC_INTERFACE_H */

@@ -1,0 +1,173 @@
+// libsplitkv_cpu: textual IR in, machine code out, through LLVM's ORC LLJIT.
+#include <llvm/AsmParser/Parser.h>
+#include <llvm/ExecutionEngine/Orc/CompileUtils.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/MCSubtargetInfo.h>
+#include <llvm/Object/ObjectFile.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/SourceMgr.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/TargetParser/Host.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "runtime/cpu/orc_interface.h"
+
+struct splitkv_orc_code {
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+};
+
+namespace {
+
+void start_llvm_once() {
+  static std::once_flag started;
+  std::call_once(started, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+}
+
+llvm::Expected<llvm::orc::JITTargetMachineBuilder> machine_builder(llvm::StringRef cpu) {
+  auto builder = llvm::orc::JITTargetMachineBuilder(llvm::Triple(llvm::sys::getProcessTriple()));
+  if (cpu == "host") {
+    builder.setCPU(llvm::sys::getHostCPUName().str());
+    for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
+      builder.getFeatures().AddFeature(feature.first(), feature.second);
+    }
+  } else {
+    builder.setCPU(cpu.str());
+  }
+  builder.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+  return builder;
+}
+
+llvm::Error failure(const llvm::Twine& text) {
+  return llvm::make_error<llvm::StringError>(text, llvm::inconvertibleErrorCode());
+}
+
+llvm::Expected<std::unique_ptr<llvm::Module>> parse(const splitkv_orc_request& request,
+                                                    llvm::LLVMContext& context,
+                                                    const llvm::TargetMachine& machine) {
+  llvm::SMDiagnostic diagnostic;
+  auto module =
+      llvm::parseAssemblyString(llvm::StringRef(request.ir, request.ir_bytes), diagnostic, context);
+  if (!module) {
+    return failure("line " + llvm::Twine(diagnostic.getLineNo()) + ": " + diagnostic.getMessage() +
+                   ": " + diagnostic.getLineContents());
+  }
+  module->setTargetTriple(machine.getTargetTriple().str());
+  module->setDataLayout(machine.createDataLayout());
+  std::string complaints;
+  llvm::raw_string_ostream stream(complaints);
+  if (llvm::verifyModule(*module, &stream))
+    return failure("the verifier refuses it: " + complaints);
+  return module;
+}
+
+// The text is vectorised and unrolled by hand, so the passes that look for either only cost time.
+void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  tuning.LoopUnrolling = false;
+  tuning.LoopInterleaving = false;
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine, tuning);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O1).run(module, modules);
+}
+
+llvm::Expected<size_t> text_bytes(llvm::MemoryBufferRef buffer) {
+  auto object = llvm::object::ObjectFile::createObjectFile(buffer);
+  if (!object) return object.takeError();
+  size_t bytes = 0;
+  for (const llvm::object::SectionRef& section : (*object)->sections()) {
+    if (section.isText()) bytes += section.getSize();
+  }
+  return bytes;
+}
+
+llvm::Expected<void*> address_of(llvm::orc::LLJIT& jit, const char* name) {
+  auto address = jit.lookup(name);
+  if (!address) return address.takeError();
+  return address->toPtr<void*>();
+}
+
+llvm::Expected<splitkv_orc_result> compile(const splitkv_orc_request& request) {
+  start_llvm_once();
+  auto builder = machine_builder(request.cpu);
+  if (!builder) return builder.takeError();
+  auto machine = builder->createTargetMachine();
+  if (!machine) return machine.takeError();
+  if (!(*machine)->getMCSubtargetInfo()->isCPUStringValid(builder->getCPU())) {
+    return failure("LLVM knows no cpu '" + builder->getCPU() + "' of " +
+                   builder->getTargetTriple().str());
+  }
+  llvm::LLVMContext context;
+  auto module = parse(request, context, **machine);
+  if (!module) return module.takeError();
+  optimise(**module, **machine);
+  auto object = llvm::orc::SimpleCompiler(**machine)(**module);
+  if (!object) return object.takeError();
+  auto bytes = text_bytes((*object)->getMemBufferRef());
+  if (!bytes) return bytes.takeError();
+
+  auto jit = llvm::orc::LLJITBuilder()
+                 .setJITTargetMachineBuilder(*builder)
+                 .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
+                 .create();
+  if (!jit) return jit.takeError();
+  if (auto error = (*jit)->addObjectFile(std::move(*object))) return std::move(error);
+  splitkv_orc_result result{nullptr, nullptr, nullptr, *bytes};
+  auto split = address_of(**jit, request.split_entry);
+  if (!split) return split.takeError();
+  result.split = *split;
+  if (request.reduce_entry[0] != '\0') {
+    auto reduce = address_of(**jit, request.reduce_entry);
+    if (!reduce) return reduce.takeError();
+    result.reduce = *reduce;
+  }
+  result.code = new splitkv_orc_code{std::move(*jit)};
+  return result;
+}
+
+}  // namespace
+
+extern "C" {
+
+__attribute__((visibility("default"))) int splitkv_orc_version() { return SPLITKV_ORC_VERSION; }
+
+__attribute__((visibility("default"))) int splitkv_orc_compile(const splitkv_orc_request* request,
+                                                               splitkv_orc_result* result,
+                                                               char* message, size_t capacity) {
+  auto compiled = compile(*request);
+  message[0] = '\0';
+  if (compiled) {
+    *result = *compiled;
+    return 0;
+  }
+  const std::string text = llvm::toString(compiled.takeError());
+  const size_t length = std::min(text.size(), capacity - 1);
+  std::memcpy(message, text.data(), length);
+  message[length] = '\0';
+  return 1;
+}
+
+__attribute__((visibility("default"))) void splitkv_orc_release(splitkv_orc_code* code) {
+  delete code;
+}
+
+}  // extern "C"

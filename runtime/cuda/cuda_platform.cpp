@@ -1,0 +1,175 @@
+// The CUDA side of the runtime: devices by ordinal, cubins by key, loaded modules by key and
+// context, and launches.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstring>
+#include <map>
+
+#include "runtime/cuda/module.hpp"
+#include "runtime/cuda/nvrtc.hpp"
+#include "runtime/platform.hpp"
+#include "runtime/single_flight.hpp"
+
+namespace splitkv {
+namespace {
+
+using cuda::ContextScope;
+using cuda::CUresult;
+using cuda::Device;
+using cuda::driver_error;
+using cuda::Function;
+using cuda::kSuccess;
+using cuda::Module;
+
+// "cuda:1" is 1.
+Result<int> ordinal_of(const std::string& device) {
+  constexpr std::string_view kPrefix = "cuda:";
+  int ordinal = 0;
+  if (device.starts_with(kPrefix)) {
+    const char* end = device.data() + device.size();
+    const auto [stop, error] = std::from_chars(device.data() + kPrefix.size(), end, ordinal);
+    if (error == std::errc() && stop == end && ordinal >= 0) return ordinal;
+  }
+  return invalid_argument(
+      fmt::format("device={} names no CUDA device by its ordinal; cuda:0 would fit", device));
+}
+
+class CudaCode final : public LoadedCode {
+ public:
+  CudaCode(std::shared_ptr<const Module> module, size_t cubin_bytes)
+      : module_(std::move(module)), cubin_bytes_(cubin_bytes) {}
+
+  CodeFacts facts() const override {
+    return {.module_bytes = cubin_bytes_,
+            .registers_split = module_->split().registers,
+            .registers_reduce = module_->reduce().registers,
+            .local_bytes_split = module_->split().local_bytes,
+            .local_bytes_reduce = module_->reduce().local_bytes};
+  }
+
+  Outcome run(const LaunchArgs& args, const LaunchShape& shape, void* stream) const override {
+    ContextScope scope(module_->device());
+    if (!scope.entered()) return scope.entered();
+    Outcome launched = launch(module_->split(), shape.split_blocks, shape.split_threads,
+                              shape.split_smem_bytes, args, stream);
+    if (launched && shape.reduce_blocks > 0) {
+      launched =
+          launch(module_->reduce(), shape.reduce_blocks, shape.reduce_threads, 0, args, stream);
+    }
+    if (!launched) return launched;
+    return scope.leave();
+  }
+
+  Outcome run_part(const LaunchArgs&, const LaunchShape&, int64_t, int64_t) const override {
+    return invalid_argument(
+        "splitkv_run_part: the kernel is on a CUDA device; only CPU kernels "
+        "run in parts, splitkv_run would fit");
+  }
+
+  Outcome zero(void* data, size_t bytes, void* stream) const override {
+    ContextScope scope(module_->device());
+    if (!scope.entered()) return scope.entered();
+    const cuda::Driver& driver = module_->device().driver();
+    const CUresult result = driver.cuMemsetD8Async(reinterpret_cast<cuda::CUdeviceptr>(data), 0,
+                                                   bytes, static_cast<cuda::CUstream>(stream));
+    if (result != kSuccess) return driver_error(driver, "cuMemsetD8Async", result);
+    return scope.leave();
+  }
+
+ private:
+  Outcome launch(const Function& function, int64_t blocks, int threads, int64_t smem_bytes,
+                 const LaunchArgs& args, void* stream) const {
+    const cuda::Driver& driver = module_->device().driver();
+    LaunchArgs argument = args;
+    void* parameters[] = {&argument};
+    const CUresult result = driver.cuLaunchKernel(
+        function.handle, unsigned(blocks), 1, 1, unsigned(threads), 1, 1, unsigned(smem_bytes),
+        static_cast<cuda::CUstream>(stream), parameters, nullptr);
+    if (result != kSuccess) return driver_error(driver, "cuLaunchKernel", result);
+    return Unit{};
+  }
+
+  std::shared_ptr<const Module> module_;
+  size_t cubin_bytes_;
+};
+
+class CudaPlatform final : public Platform {
+ public:
+  explicit CudaPlatform(Services& services) : services_(services) {}
+
+  Result<Target> target_of(const std::string& device) override {
+    const Result<int> ordinal = ordinal_of(device);
+    if (!ordinal) return ordinal.error();
+    return cuda_target(*ordinal);
+  }
+
+  Result<Loaded> load(const LoadRequest& request) override {
+    const Result<int> ordinal = ordinal_of(request.device);
+    if (!ordinal) return ordinal.error();
+    const Result<std::shared_ptr<const Device>> device = device_of(*ordinal);
+    if (!device) return device.error();
+    const Result<std::string> version = nvrtc_version();
+    if (!version) return version.error();
+
+    Loaded loaded;
+    loaded.key = kernel_key(request.source, {.compiler = "NVRTC " + *version,
+                                             .options = nvrtc_options(request.target.arch),
+                                             .arch = request.target.arch});
+    const auto cubin = cubins_.get(loaded.key.digest, [&] { return compile(request, loaded.key); });
+    if (!cubin) return cubin.error();
+    loaded.from_memory = !cubin->made;
+    loaded.compile_ms = cubin->value->compile_ms;
+    if (loaded.from_memory) services_.counters.count_hit();
+
+    const std::string place = fmt::format("{}@{}:{}", loaded.key.digest, *ordinal,
+                                          static_cast<const void*>((*device)->context()));
+    const auto module = modules_.get(place, [&]() -> Result<std::shared_ptr<const Module>> {
+      Result<Module> made =
+          Module::load(*device, cubin->value->bytes, request.source, request.split_smem_bytes);
+      if (!made) return made.error();
+      return std::make_shared<const Module>(*std::move(made));
+    });
+    if (!module) return module.error();
+    loaded.code = std::make_shared<const CudaCode>(module->value, cubin->value->bytes.size());
+    return loaded;
+  }
+
+ private:
+  Result<std::shared_ptr<const Device>> device_of(int ordinal) {
+    const std::lock_guard lock(devices_mutex_);
+    std::shared_ptr<const Device>& device = devices_[ordinal];
+    if (device != nullptr) return device;
+    Result<Device> opened = Device::open(ordinal);
+    if (!opened) return opened.error();
+    device = std::make_shared<const Device>(*std::move(opened));
+    return device;
+  }
+
+  Result<std::shared_ptr<const Cubin>> compile(const LoadRequest& request, const KernelKey& key) {
+    if (services_.options.no_jit) return jit_is_off(key);
+    Result<Cubin> cubin = compile_cuda(request.source, request.target.arch);
+    if (!cubin) {
+      services_.counters.count_failure();
+      return cubin.error();
+    }
+    services_.counters.count_compile(cubin->compile_ms);
+    services_.log.info(fmt::format("compiled {} for {} with NVRTC {} in {:.0f} ms", key.digest,
+                                   request.target.arch, cubin->nvrtc_version, cubin->compile_ms));
+    return std::make_shared<const Cubin>(*std::move(cubin));
+  }
+
+  Services& services_;
+  std::mutex devices_mutex_;
+  std::map<int, std::shared_ptr<const Device>> devices_;
+  SingleFlight<std::shared_ptr<const Cubin>> cubins_;
+  SingleFlight<std::shared_ptr<const Module>> modules_;
+};
+
+}  // namespace
+
+std::unique_ptr<Platform> make_cuda_platform(Services& services) {
+  return std::make_unique<CudaPlatform>(services);
+}
+
+}  // namespace splitkv

@@ -1,0 +1,193 @@
+#include "runtime/cuda/symbols.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/cuda/library_paths.hpp"
+
+namespace splitkv::cuda {
+namespace {
+
+// One exported name and the pointer that it fills.
+template <class Library>
+struct Symbol {
+  const char* name;
+  void (*bind)(Library& library, void* address);
+  bool required = true;
+};
+
+template <auto Member, class Library>
+void bind(Library& library, void* address) {
+  library.*Member = reinterpret_cast<std::decay_t<decltype(library.*Member)>>(address);
+}
+
+using D = Driver;
+constexpr Symbol<Driver> kDriverSymbols[] = {
+    {"cuInit", bind<&D::cuInit>},
+    {"cuDriverGetVersion", bind<&D::cuDriverGetVersion>},
+    {"cuGetErrorName", bind<&D::cuGetErrorName>},
+    {"cuGetErrorString", bind<&D::cuGetErrorString>},
+    {"cuDeviceGetCount", bind<&D::cuDeviceGetCount>},
+    {"cuDeviceGet", bind<&D::cuDeviceGet>},
+    {"cuDeviceGetName", bind<&D::cuDeviceGetName>},
+    {"cuDeviceGetAttribute", bind<&D::cuDeviceGetAttribute>},
+    {"cuDevicePrimaryCtxRetain", bind<&D::cuDevicePrimaryCtxRetain>},
+    {"cuDevicePrimaryCtxRelease_v2", bind<&D::cuDevicePrimaryCtxRelease>},
+    {"cuCtxGetCurrent", bind<&D::cuCtxGetCurrent>},
+    {"cuCtxPushCurrent_v2", bind<&D::cuCtxPushCurrent>},
+    {"cuCtxPopCurrent_v2", bind<&D::cuCtxPopCurrent>},
+    {"cuModuleLoadData", bind<&D::cuModuleLoadData>},
+    {"cuModuleUnload", bind<&D::cuModuleUnload>},
+    {"cuModuleGetFunction", bind<&D::cuModuleGetFunction>},
+    {"cuFuncGetAttribute", bind<&D::cuFuncGetAttribute>},
+    {"cuFuncSetAttribute", bind<&D::cuFuncSetAttribute>},
+    {"cuFuncLoad", bind<&D::cuFuncLoad>, false},
+    {"cuLaunchKernel", bind<&D::cuLaunchKernel>},
+    {"cuMemAlloc_v2", bind<&D::cuMemAlloc>},
+    {"cuMemFree_v2", bind<&D::cuMemFree>},
+    {"cuMemGetInfo_v2", bind<&D::cuMemGetInfo>},
+    {"cuMemcpyHtoD_v2", bind<&D::cuMemcpyHtoD>},
+    {"cuMemcpyDtoH_v2", bind<&D::cuMemcpyDtoH>},
+    {"cuMemsetD8_v2", bind<&D::cuMemsetD8>},
+    {"cuMemsetD8Async", bind<&D::cuMemsetD8Async>},
+    {"cuStreamCreate", bind<&D::cuStreamCreate>},
+    {"cuStreamSynchronize", bind<&D::cuStreamSynchronize>},
+    {"cuStreamDestroy_v2", bind<&D::cuStreamDestroy>},
+    {"cuEventCreate", bind<&D::cuEventCreate>},
+    {"cuEventRecord", bind<&D::cuEventRecord>},
+    {"cuEventSynchronize", bind<&D::cuEventSynchronize>},
+    {"cuEventElapsedTime", bind<&D::cuEventElapsedTime>},
+    {"cuEventDestroy_v2", bind<&D::cuEventDestroy>},
+    {"cuStreamBeginCapture_v2", bind<&D::cuStreamBeginCapture>},
+    {"cuStreamEndCapture", bind<&D::cuStreamEndCapture>},
+    {"cuGraphInstantiateWithFlags", bind<&D::cuGraphInstantiateWithFlags>},
+    {"cuGraphLaunch", bind<&D::cuGraphLaunch>},
+    {"cuGraphExecDestroy", bind<&D::cuGraphExecDestroy>},
+    {"cuGraphDestroy", bind<&D::cuGraphDestroy>},
+};
+
+using N = Nvrtc;
+constexpr Symbol<Nvrtc> kNvrtcSymbols[] = {
+    {"nvrtcGetErrorString", bind<&N::nvrtcGetErrorString>},
+    {"nvrtcVersion", bind<&N::nvrtcVersion>},
+    {"nvrtcGetNumSupportedArchs", bind<&N::nvrtcGetNumSupportedArchs>, false},
+    {"nvrtcGetSupportedArchs", bind<&N::nvrtcGetSupportedArchs>, false},
+    {"nvrtcCreateProgram", bind<&N::nvrtcCreateProgram>},
+    {"nvrtcDestroyProgram", bind<&N::nvrtcDestroyProgram>},
+    {"nvrtcCompileProgram", bind<&N::nvrtcCompileProgram>},
+    {"nvrtcGetProgramLogSize", bind<&N::nvrtcGetProgramLogSize>},
+    {"nvrtcGetProgramLog", bind<&N::nvrtcGetProgramLog>},
+    {"nvrtcGetCUBINSize", bind<&N::nvrtcGetCUBINSize>},
+    {"nvrtcGetCUBIN", bind<&N::nvrtcGetCUBIN>},
+};
+
+struct Attempt {
+  std::string name;
+  std::string reason;
+};
+
+// Opens `name` and fills every pointer, or says why it does not serve. A library that lacks a
+// symbol is closed again.
+template <class Library, size_t N>
+std::unique_ptr<Library> open_library(const std::string& name, const Symbol<Library> (&symbols)[N],
+                                      std::string* reason) {
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* text = dlerror();
+    *reason = text != nullptr ? text : "dlopen failed";
+    return nullptr;
+  }
+  auto library = std::make_unique<Library>();
+  library->path = name;
+  for (const Symbol<Library>& symbol : symbols) {
+    void* address = dlsym(handle, symbol.name);
+    if (address == nullptr && symbol.required) {
+      *reason = fmt::format("lacks the symbol {}", symbol.name);
+      dlclose(handle);
+      return nullptr;
+    }
+    symbol.bind(*library, address);
+  }
+  return library;
+}
+
+template <class Library, size_t N>
+std::unique_ptr<Library> first_that_opens(const std::vector<std::string>& candidates,
+                                          const Symbol<Library> (&symbols)[N],
+                                          std::vector<Attempt>* attempts) {
+  for (const std::string& name : candidates) {
+    Attempt attempt{name, ""};
+    if (auto library = open_library(name, symbols, &attempt.reason)) return library;
+    attempts->push_back(std::move(attempt));
+  }
+  return nullptr;
+}
+
+Error missing(const char* library, const char* variable, const char* remedy,
+              const std::vector<Attempt>& attempts) {
+  std::string message = fmt::format(
+      "{} cannot be opened; {}, or set {} to its file. Tried:", library, remedy, variable);
+  for (const Attempt& attempt : attempts) {
+    message += fmt::format("\n  {} ({})", attempt.name, attempt.reason);
+  }
+  return {Status::library_missing, message};
+}
+
+}  // namespace
+
+Error driver_error(const Driver& driver, const char* call, CUresult result) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  driver.cuGetErrorName(result, &name);
+  driver.cuGetErrorString(result, &text);
+  const std::string known = name != nullptr ? name : fmt::format("CUresult {}", result);
+  return {result == kOutOfMemory ? Status::out_of_memory : Status::device_error,
+          fmt::format("{}: {} ({})", call, known, text != nullptr ? text : "no description")};
+}
+
+Result<const Driver*> driver() {
+  static std::mutex mutex;
+  static std::unique_ptr<const Driver> opened;
+  const std::lock_guard lock(mutex);
+  if (opened != nullptr) return opened.get();
+  std::vector<Attempt> attempts;
+  std::unique_ptr<Driver> found =
+      first_that_opens(driver_candidates(read_environment()), kDriverSymbols, &attempts);
+  if (found == nullptr) {
+    return missing("libcuda", "SPLITKV_LIBCUDA", "install the NVIDIA driver", attempts);
+  }
+  if (const CUresult result = found->cuInit(0); result != kSuccess) {
+    return driver_error(*found, "cuInit", result);
+  }
+  opened = std::move(found);
+  return opened.get();
+}
+
+Result<const Nvrtc*> nvrtc() {
+  static std::mutex mutex;
+  static std::unique_ptr<const Nvrtc> opened;
+  const std::lock_guard lock(mutex);
+  if (opened != nullptr) return opened.get();
+  std::vector<Attempt> attempts;
+  std::unique_ptr<Nvrtc> found =
+      first_that_opens(nvrtc_candidates(read_environment()), kNvrtcSymbols, &attempts);
+  if (found == nullptr) {
+    return missing(
+        "libnvrtc", "SPLITKV_LIBNVRTC",
+        "install NVRTC 12 or 13 (the CUDA toolkit, or the pip package nvidia-cuda-nvrtc)",
+        attempts);
+  }
+  if (const nvrtcResult result = found->nvrtcVersion(&found->major, &found->minor);
+      result != kNvrtcSuccess) {
+    return Error{Status::device_error, fmt::format("nvrtcVersion of {}: {}", found->path,
+                                                   found->nvrtcGetErrorString(result))};
+  }
+  opened = std::move(found);
+  return opened.get();
+}
+
+}  // namespace splitkv::cuda

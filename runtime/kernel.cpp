@@ -1,0 +1,119 @@
+#include "runtime/kernel.hpp"
+
+#include <fmt/format.h>
+
+#include "compiler/text.hpp"
+#include "compiler/verifier.hpp"
+#include "runtime/schedule_choice.hpp"
+#ifdef SPLITKV_HAS_CPU
+#include "runtime/cpu/host.hpp"
+#endif
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace splitkv {
+namespace {
+
+Error no_such_target(const char* device, const char* option) {
+  return {Status::library_missing,
+          fmt::format("device={}: this build has no such target; a build with {}=ON would have it",
+                      device, option)};
+}
+
+bool is_cpu(const std::string& text) { return text == "cpu" || text.starts_with("cpu:"); }
+
+uint64_t binding_id_of(const PreparedKernel& kernel) {
+  const std::string text = kernel.device + '\n' + kernel.problem_text;
+  return XXH3_64bits(text.data(), text.size());
+}
+
+}  // namespace
+
+Error jit_is_off(const KernelKey& key) {
+  return {Status::not_prepared,
+          fmt::format("kernel {} is not in memory, and SPLITKV_NO_JIT forbids compiling it",
+                      key.digest)};
+}
+
+KernelRuntime::KernelRuntime(const RuntimeOptions& options) : services_(options) {
+#ifdef SPLITKV_HAS_CUDA
+  cuda_ = make_cuda_platform(services_);
+#endif
+#ifdef SPLITKV_HAS_CPU
+  cpu_ = make_cpu_platform(services_);
+#endif
+}
+
+Result<Platform*> KernelRuntime::platform_of(const std::string& device) const {
+  if (device == "cuda" || device.starts_with("cuda:")) {
+    if (cuda_ == nullptr) return no_such_target(device.c_str(), "SPLITKV_CUDA");
+    return cuda_.get();
+  }
+  if (is_cpu(device)) {
+    if (cpu_ == nullptr) return no_such_target(device.c_str(), "SPLITKV_CPU");
+    return cpu_.get();
+  }
+  return invalid_argument(fmt::format(
+      "device={} is unknown; cuda:0 (an ordinal), cpu or cpu:x86-64-v3 would fit", device));
+}
+
+Result<std::unique_ptr<PreparedKernel>> KernelRuntime::prepare(const PrepareRequest& request) {
+  const Result<Platform*> platform = platform_of(request.device);
+  if (!platform) return platform.error();
+  const Result<Problem> problem = parse_problem(request.problem);
+  if (!problem) return problem.error();
+  const Result<Target> target = (*platform)->target_of(request.device);
+  if (!target) return target.error();
+  if (const auto refusal = verify(*problem, *target)) return to_error(*refusal);
+  const Result<ScheduleChoice> choice = choose_schedule(
+      *problem, request.workload, *target, request.schedule, read_environment().schedule);
+  if (!choice) return choice.error();
+
+  auto kernel = std::make_unique<PreparedKernel>();
+  kernel->problem = *problem;
+  kernel->schedule = choice->schedule;
+  kernel->target = *target;
+  kernel->device = request.device;
+  kernel->problem_text = print(*problem);
+  kernel->schedule_text = print(choice->schedule);
+  kernel->target_text = print(*target);
+  kernel->why = choice->why;
+  kernel->binding_id = binding_id_of(*kernel);
+  kernel->source = emit(*problem, choice->schedule, *target);
+  const LaunchShape shape = launch_shape(*problem, choice->schedule, 1);
+  Result<Loaded> loaded = (*platform)->load({.device = request.device,
+                                             .target = *target,
+                                             .source = kernel->source,
+                                             .split_smem_bytes = shape.split_smem_bytes});
+  if (!loaded) return loaded.error();
+  kernel->loaded = *std::move(loaded);
+  services_.log.debug(fmt::format("prepared [{}] [{}] on {} ({}), key {}, {}", kernel->problem_text,
+                                  kernel->schedule_text, kernel->device, kernel->target_text,
+                                  kernel->loaded.key.digest,
+                                  kernel->loaded.from_memory ? "from memory" : "compiled"));
+  return kernel;
+}
+
+Outcome check_support(const std::string& problem_text, const std::string& target_text) {
+  const Result<Problem> problem = parse_problem(problem_text);
+  if (!problem) return problem.error();
+  Result<Target> target = Error{};
+  if (is_cpu(target_text)) {
+#ifdef SPLITKV_HAS_CPU
+    target = resolve_cpu_target(target_text, 0);
+#else
+    return no_such_target(target_text.c_str(), "SPLITKV_CPU");
+#endif
+  } else {
+    target = parse_target(target_text);
+#ifndef SPLITKV_HAS_CUDA
+    if (target) return no_such_target(target_text.c_str(), "SPLITKV_CUDA");
+#endif
+  }
+  if (!target) return target.error();
+  if (const auto refusal = verify(*problem, *target)) return to_error(*refusal);
+  return Unit{};
+}
+
+}  // namespace splitkv

@@ -1,0 +1,60 @@
+// A prepared kernel: problem, schedule, emitted source and loaded code. The C handles
+// splitkv_runtime and splitkv_kernel are these classes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "compiler/problem.hpp"
+#include "compiler/schedule.hpp"
+#include "compiler/workload.hpp"
+#include "runtime/platform.hpp"
+
+namespace splitkv {
+
+// Immutable after prepare. Any threads may run it at once, each with its own scratch and state.
+struct PreparedKernel {
+  Problem problem;
+  Schedule schedule;
+  Target target;
+  KernelSource source;
+  Loaded loaded;
+
+  // What splitkv_get_kernel_info lends out.
+  std::string device;
+  std::string problem_text;
+  std::string schedule_text;
+  std::string target_text;
+  std::string why;
+
+  // Equal for kernels that take the same tensors: a digest of device and problem.
+  uint64_t binding_id = 0;
+};
+
+struct PrepareRequest {
+  std::string device;
+  std::string problem;
+  Workload workload;
+  const char* schedule = nullptr;  // null: SPLITKV_SCHEDULE, else the library's choice
+};
+
+// Options, counters, and kernels in memory. Thread-safe.
+class KernelRuntime {
+ public:
+  explicit KernelRuntime(const RuntimeOptions& options);
+
+  Result<std::unique_ptr<PreparedKernel>> prepare(const PrepareRequest& request);
+  Counters::Values statistics() const { return services_.counters.values(); }
+
+ private:
+  Result<Platform*> platform_of(const std::string& device) const;
+
+  Services services_;
+  std::unique_ptr<Platform> cuda_;  // null where the build leaves the target out
+  std::unique_ptr<Platform> cpu_;
+};
+
+// Ok when the problem can be prepared on the target ("cuda:sm_90a", "cpu", "cpu:x86-64-v3").
+Outcome check_support(const std::string& problem, const std::string& target);
+
+}  // namespace splitkv

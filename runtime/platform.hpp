@@ -1,0 +1,123 @@
+// What the runtime asks of a kind of device. Two answer: cuda/cuda_platform.cpp and
+// cpu_platform.cpp. No type of the driver or of LLVM passes through here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "codegen/kernel_source.hpp"
+#include "codegen/launch_args.hpp"
+#include "codegen/launch_shape.hpp"
+#include "compiler/result.hpp"
+#include "compiler/target.hpp"
+#include "runtime/kernel_key.hpp"
+#include "runtime/log.hpp"
+#include "runtime/options.hpp"
+
+namespace splitkv {
+
+// Counts of one runtime, as splitkv_get_statistics reports them. Thread-safe.
+class Counters {
+ public:
+  struct Values {
+    uint64_t memory_hits = 0;
+    uint64_t compiles = 0;
+    uint64_t compile_failures = 0;
+    double compile_ms_total = 0;
+  };
+
+  void count_hit() {
+    add([](Values& values) { ++values.memory_hits; });
+  }
+  void count_failure() {
+    add([](Values& values) { ++values.compile_failures; });
+  }
+  void count_compile(double milliseconds) {
+    add([&](Values& values) {
+      ++values.compiles;
+      values.compile_ms_total += milliseconds;
+    });
+  }
+  Values values() const {
+    const std::lock_guard lock(mutex_);
+    return values_;
+  }
+
+ private:
+  template <class Change>
+  void add(const Change& change) {
+    const std::lock_guard lock(mutex_);
+    change(values_);
+  }
+
+  mutable std::mutex mutex_;
+  Values values_;
+};
+
+// What both platforms need of their runtime; owned by it and outlived by nothing that keeps it.
+struct Services {
+  explicit Services(const RuntimeOptions& given) : options(given), log(given) {}
+
+  const RuntimeOptions options;
+  const Log log;
+  Counters counters;
+};
+
+// Facts of compiled and loaded code. Registers and local bytes are 0 on the CPU.
+struct CodeFacts {
+  size_t module_bytes = 0;
+  int registers_split = 0;
+  int registers_reduce = 0;
+  int local_bytes_split = 0;
+  int local_bytes_reduce = 0;
+};
+
+// Compiled code on its device, ready to run. Immutable: any threads may use it at once.
+class LoadedCode {
+ public:
+  virtual ~LoadedCode() = default;
+
+  virtual CodeFacts facts() const = 0;
+  // Launches all blocks of the split grid, then all of the reduce grid. CUDA: on `stream`, without
+  // waiting. CPU: returns when done.
+  virtual Outcome run(const LaunchArgs& args, const LaunchShape& shape, void* stream) const = 0;
+  // CPU: split blocks part, part + parts, ... on this thread.
+  virtual Outcome run_part(const LaunchArgs& args, const LaunchShape& shape, int64_t part,
+                           int64_t parts) const = 0;
+  virtual Outcome zero(void* data, size_t bytes, void* stream) const = 0;
+};
+
+struct LoadRequest {
+  const std::string& device;  // "cuda:1", "cpu", ...
+  const Target& target;
+  const KernelSource& source;
+  int64_t split_smem_bytes;
+};
+
+struct Loaded {
+  std::shared_ptr<const LoadedCode> code;
+  KernelKey key;
+  bool from_memory = false;  // nothing was compiled for this request
+  double compile_ms = 0;     // of the compile that made it
+};
+
+class Platform {
+ public:
+  virtual ~Platform() = default;
+
+  virtual Result<Target> target_of(const std::string& device) = 0;
+  // Compiles or finds in memory, and loads. not_prepared where it would have to compile and
+  // SPLITKV_NO_JIT is set.
+  virtual Result<Loaded> load(const LoadRequest& request) = 0;
+};
+
+std::unique_ptr<Platform> make_cuda_platform(Services& services);
+std::unique_ptr<Platform> make_cpu_platform(Services& services);
+
+// The refusal of a compile under SPLITKV_NO_JIT.
+Error jit_is_off(const KernelKey& key);
+
+}  // namespace splitkv

@@ -1,0 +1,68 @@
+#include "runtime/schedule_choice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "codegen/launch_shape.hpp"
+#include "compiler/text.hpp"
+#include "compiler/verifier.hpp"
+
+namespace splitkv {
+namespace {
+
+bool names_word(std::string_view text, std::string_view word) {
+  for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    if (at == 0 || text[at - 1] == ' ' || text[at - 1] == '\t') return true;
+  }
+  return false;
+}
+
+int clamp_to_int(int64_t value) {
+  return int(std::clamp<int64_t>(value, 1, std::numeric_limits<int>::max()));
+}
+
+// Gives a partition that was named without its count the grid that the library's choice has.
+void keep_the_grid(std::string_view words, const Problem& problem, const Workload& workload,
+                   const Schedule& chosen, Schedule* schedule) {
+  const bool was_flat = chosen.partition == Partition::flat;
+  const bool is_flat = schedule->partition == Partition::flat;
+  if (was_flat == is_flat || schedule->rows <= 0) return;
+  const int64_t sequences =
+      std::max<int64_t>(1, launch_shape(problem, *schedule, workload.batch).sequences);
+  if (is_flat && !names_word(words, "blocks=")) {
+    schedule->blocks = clamp_to_int(sequences * chosen.splits);
+  } else if (was_flat && !names_word(words, "splits=")) {
+    schedule->splits = clamp_to_int(chosen.blocks / sequences);
+  }
+}
+
+}  // namespace
+
+Result<ScheduleChoice> choose_schedule(const Problem& problem, const Workload& workload,
+                                       const Target& target, const char* argument,
+                                       const std::string& variable) {
+  ScheduleChoice choice = default_schedule(problem, workload, target);
+  const bool from_argument = argument != nullptr;
+  if (!from_argument && variable.empty()) return choice;
+
+  const std::string words = from_argument ? argument : variable;
+  const char* holder = from_argument ? "the schedule argument" : "SPLITKV_SCHEDULE";
+  const Result<Schedule> parsed = parse_schedule(words, choice.schedule);
+  if (!parsed) {
+    return Error{parsed.error().status, fmt::format("in {}: {}", holder, parsed.error().message)};
+  }
+  Schedule schedule = *parsed;
+  keep_the_grid(words, problem, workload, choice.schedule, &schedule);
+  if (const auto refusal = verify(problem, schedule, target)) {
+    Error error = to_error(*refusal);
+    error.message = fmt::format("in {} ({}): {}", holder, words, error.message);
+    return error;
+  }
+  choice.schedule = schedule;
+  choice.why = fmt::format("{} ({}), over the library's choice ({})", holder, words, choice.why);
+  return choice;
+}
+
+}  // namespace splitkv

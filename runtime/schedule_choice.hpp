@@ -1,0 +1,23 @@
+// Which schedule a prepare uses, and why: the caller's words, else those of SPLITKV_SCHEDULE, over
+// the library's own choice.
+#pragma once
+
+#include <string>
+
+#include "compiler/default_schedule.hpp"
+
+namespace splitkv {
+
+// `argument` may be null. Words that the text leaves out are the library's choice. What follows
+// from a named word:
+//  - splits=N alone on a flat choice means partition=fixed;
+//  - a partition named without its count keeps about the grid of the library's choice: fixed and
+//    strided get splits = blocks / sequences of the workload, flat gets blocks = splits *
+//    sequences.
+// invalid_argument when the words do not parse, unsupported when a rule refuses the schedule; the
+// message says whether the argument or the variable held it.
+Result<ScheduleChoice> choose_schedule(const Problem& problem, const Workload& workload,
+                                       const Target& target, const char* argument,
+                                       const std::string& variable);
+
+}  // namespace splitkv

@@ -1,0 +1,252 @@
+/* SplitKV's C API. It reads as a manual, from simple to advanced:
+ *
+ *   splitkv_open      a runtime: options, kernels kept in memory, the CPU thread pool
+ *   splitkv_supports  can this problem be had on this target, and if not, why not
+ *   splitkv_prepare   compile and load the kernels of one problem on one device, now
+ *   splitkv_sizes     bytes of the two work buffers for a largest batch
+ *   splitkv_bind      K and V of one layer: pointers and strides, checked
+ *   splitkv_run       one decode step: launches, and nothing else
+ *
+ * Conventions
+ *  - Problems, schedules and targets are their one-line text forms, for example
+ *    "attention q=bf16 kv=bf16 heads=32/8 dim=128 kv_layout=paged:16:nhd lse=natural".
+ *  - Every function that can fail returns a splitkv_status and, where `message` is not NULL, writes
+ *    what went wrong there: the field, its value and what would work.
+ *  - Every struct begins with its size in bytes, so that newer libraries read older structs. Start
+ *    from SPLITKV_INIT(type): all zero but the size; zero is the default of every field.
+ *  - Strides are in elements of their tensor, 64-bit. Nothing here uses thread-local state; nothing
+ *    prints, aborts or throws.
+ */
+#ifndef SPLITKV_H
+#define SPLITKV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SPLITKV_API __attribute__((visibility("default")))
+#else
+#define SPLITKV_API
+#endif
+
+#define SPLITKV_VERSION_MAJOR 0
+#define SPLITKV_VERSION_MINOR 1
+#define SPLITKV_VERSION_PATCH 0
+
+typedef enum splitkv_status {
+  SPLITKV_OK = 0,
+  SPLITKV_INVALID_ARGUMENT = 1, /* a text does not parse, a pointer is missing, a size is wrong */
+  SPLITKV_UNSUPPORTED = 2,      /* a rule refuses the problem or schedule on this target */
+  SPLITKV_NOT_PREPARED = 3,     /* the call would have to compile or load, and may not */
+  SPLITKV_OUT_OF_MEMORY = 4,
+  SPLITKV_COMPILE_FAILED = 5,  /* message: log, options, where the source was saved */
+  SPLITKV_LIBRARY_MISSING = 6, /* message: every name tried for libcuda, libnvrtc or the CPU compiler */
+  SPLITKV_DEVICE_ERROR = 7,    /* message: the driver call and its error */
+  SPLITKV_INTERNAL = 8
+} splitkv_status;
+
+SPLITKV_API const char* splitkv_status_name(splitkv_status status); /* "invalid_argument", ... */
+SPLITKV_API const char* splitkv_version(void);                      /* "0.1.0" */
+
+/* A caller's buffer for a message. Always NUL-terminated when capacity > 0; `needed` is the full
+ * length with its NUL, so a cut message shows as needed > capacity. */
+typedef struct splitkv_message {
+  size_t size;
+  char* text;
+  size_t capacity;
+  size_t needed; /* out */
+} splitkv_message;
+
+#define SPLITKV_INIT(type) \
+  { sizeof(type) }
+
+/* ---- runtime --------------------------------------------------------------------------------- */
+
+typedef struct splitkv_runtime splitkv_runtime;
+
+typedef enum splitkv_log_level {
+  SPLITKV_LOG_ERROR = 0,
+  SPLITKV_LOG_WARNING = 1,
+  SPLITKV_LOG_INFO = 2,
+  SPLITKV_LOG_DEBUG = 3
+} splitkv_log_level;
+
+typedef enum splitkv_flags {
+  SPLITKV_NO_JIT = 1 /* never compile: splitkv_prepare gives SPLITKV_NOT_PREPARED on a miss */
+} splitkv_flags;
+
+typedef struct splitkv_options {
+  size_t size;
+  uint32_t flags;
+  /* Called for every log line, from any thread. NULL: the library is silent. */
+  void (*log)(void* user, splitkv_log_level level, const char* line);
+  void* log_user;
+  /* CPU target: run body(context, i) for every i in [0, n), in any order, on any threads, and return
+   * when all are done. NULL: a pool of the library's own with `threads` threads. */
+  void (*parallel_for)(void* user, int64_t n, void (*body)(void* context, int64_t i), void* context);
+  void* parallel_for_user;
+  int32_t threads; /* 0: as many as the process may use */
+} splitkv_options;
+
+/* Thread safety: a runtime may be used from any threads at once. options may be NULL. */
+SPLITKV_API splitkv_status splitkv_open(const splitkv_options* options, splitkv_runtime** runtime,
+                                        splitkv_message* message);
+/* Kernels outlive their runtime: each holds what it needs. NULL is allowed. */
+SPLITKV_API void splitkv_close(splitkv_runtime* runtime);
+
+/* Microseconds; asks no device. target: "cuda:sm_90a", "cpu", "cpu:x86-64-v3", ... SPLITKV_OK when the
+ * problem can be prepared there; SPLITKV_UNSUPPORTED with rule, field, value, limit and what would
+ * fit in the message; SPLITKV_INVALID_ARGUMENT when a text does not parse. */
+SPLITKV_API splitkv_status splitkv_supports(const char* problem, const char* target,
+                                            splitkv_message* message);
+
+/* ---- kernel ---------------------------------------------------------------------------------- */
+
+typedef struct splitkv_kernel splitkv_kernel;
+
+/* Hints that choose a schedule, never limits. */
+typedef struct splitkv_workload {
+  size_t size;
+  int64_t batch;  /* 0: 1 */
+  int64_t kv_len; /* tokens of the longest row; 0: 4096 */
+} splitkv_workload;
+
+/* Compiles (or finds in memory) and loads the kernels of `problem` on `device`: "cuda:0" (an
+ * ordinal), "cpu", or "cpu:x86-64-v3" with an LLVM cpu name. schedule: NULL for the library's choice, a full
+ * schedule text, or some of its words ("splits=7"), the others being the library's choice.
+ * The environment variable SPLITKV_SCHEDULE overrides when `schedule` is NULL.
+ * Afterwards nothing is lazy: functions are loaded and attributes set. */
+SPLITKV_API splitkv_status splitkv_prepare(splitkv_runtime* runtime, const char* device,
+                                           const char* problem, const splitkv_workload* workload,
+                                           const char* schedule, splitkv_kernel** kernel,
+                                           splitkv_message* message);
+SPLITKV_API void splitkv_release(splitkv_kernel* kernel); /* NULL is allowed */
+
+typedef struct splitkv_buffer_sizes {
+  size_t size;
+  size_t scratch_bytes; /* contents never matter; aligned to 16 bytes */
+  size_t state_bytes;   /* zeroed once by splitkv_state_init, left at zero by every complete run */
+  size_t module_bytes;  /* of compiled code */
+} splitkv_buffer_sizes;
+
+/* Independent of KV length. Enough for every batch up to max_batch. */
+SPLITKV_API splitkv_status splitkv_sizes(const splitkv_kernel* kernel, int64_t max_batch,
+                                         splitkv_buffer_sizes* sizes, splitkv_message* message);
+
+/* Zeroes `state` on the stream (CUDA) or at once (CPU). One state per stream in flight; again after a
+ * failed launch. stream: a CUstream, NULL for the default one. */
+SPLITKV_API splitkv_status splitkv_state_init(const splitkv_kernel* kernel, void* state,
+                                              size_t state_bytes, void* stream,
+                                              splitkv_message* message);
+
+/* ---- one layer's K and V --------------------------------------------------------------------- */
+
+/* `block` is a batch row for contiguous layouts and a page for paged ones. */
+typedef struct splitkv_tensors {
+  size_t size;
+  const void* k;
+  const void* v;
+  int64_t k_stride_block, k_stride_head, k_stride_token;
+  int64_t v_stride_block, v_stride_head, v_stride_token;
+} splitkv_tensors;
+
+/* Fills the strides of dense tensors in the problem's layout: bhtd and bthd with `capacity` tokens a
+ * row; paged with pages dense in their order (capacity is not looked at). */
+SPLITKV_API splitkv_status splitkv_dense_strides(const splitkv_kernel* kernel, int64_t capacity,
+                                                 splitkv_tensors* tensors,
+                                                 splitkv_message* message);
+
+/* A plain value: copy it, keep one per layer, redo it when pointers change. */
+typedef struct splitkv_binding {
+  size_t size;
+  splitkv_tensors tensors;
+  uint64_t kernel_id; /* of the kernel it was checked against */
+} splitkv_binding;
+
+/* Refuses pointers and strides weaker than the problem's alignment class. */
+SPLITKV_API splitkv_status splitkv_bind(const splitkv_kernel* kernel,
+                                        const splitkv_tensors* tensors, splitkv_binding* binding,
+                                        splitkv_message* message);
+
+/* ---- one decode step ------------------------------------------------------------------------- */
+
+typedef struct splitkv_args {
+  size_t size;
+  int64_t batch;
+  const void* q; /* [batch, q_heads, dim_qk] of the problem's q type */
+  int64_t q_stride_batch, q_stride_head; /* both 0: dense */
+  void* out;                             /* [batch, q_heads, dim_v] of the problem's out type */
+  int64_t out_stride_batch, out_stride_head; /* both 0: dense */
+  float* lse;                                /* [batch, q_heads]; NULL exactly when lse=none */
+  int64_t lse_stride_batch, lse_stride_head; /* both 0: dense */
+  const int32_t* kv_len;                     /* [batch] on the device */
+  /* Paged: row r's page ids start at page_table + page_offset[r], or, with page_offset NULL, at
+   * page_table + r * page_table_stride. Only ids of tokens that the row can see are read. */
+  const int32_t* page_table;
+  const int64_t* page_offset;
+  int64_t page_table_stride;
+  void* scratch; /* may be NULL when splitkv_sizes says 0 bytes */
+  size_t scratch_bytes;
+  void* state;
+  size_t state_bytes;
+} splitkv_args;
+
+/* Launches on the stream and returns: never compiles, tunes, allocates or synchronises. On the CPU it
+ * returns when the result is there; stream must be NULL. Every element of out and lse is written:
+ * rows without keys get out = 0, lse = -inf. Trusted, not checked: kv_len within the allocation, page ids in
+ * range, finite keys inside a row's interval. */
+SPLITKV_API splitkv_status splitkv_run(const splitkv_kernel* kernel, const splitkv_binding* binding,
+                                       const splitkv_args* args, void* stream,
+                                       splitkv_message* message);
+
+/* CPU only: part `part` of `parts` of the same run, on the caller's thread. All parts together make
+ * one run; they may run at once or in turn. Needs a schedule with reduce=last_block. */
+SPLITKV_API splitkv_status splitkv_run_part(const splitkv_kernel* kernel,
+                                            const splitkv_binding* binding,
+                                            const splitkv_args* args, int64_t part, int64_t parts,
+                                            splitkv_message* message);
+
+/* ---- looking inside -------------------------------------------------------------------------- */
+
+typedef struct splitkv_kernel_info {
+  size_t size;
+  /* Owned by the kernel, valid while it lives. */
+  const char* problem;  /* canonical text */
+  const char* schedule; /* canonical text */
+  const char* target;   /* "cuda:sm_90a", "cpu:host" ... */
+  const char* why;      /* why this schedule */
+  const char* source;   /* emitted CUDA C++ or LLVM IR */
+  const char* key;      /* digest of everything that changes the compiled bytes */
+  int32_t from_memory;  /* 1: found in memory, nothing was compiled by this prepare */
+  double compile_ms;    /* of the compile that made it */
+  size_t module_bytes;
+  int32_t registers_split, registers_reduce; /* CUDA; 0 on the CPU */
+  int32_t local_bytes_split, local_bytes_reduce;   /* spills and stack, bytes a thread */
+  int64_t smem_bytes;                              /* of a split block */
+  int32_t kernels_per_run; /* launches: 1 or 2 */
+} splitkv_kernel_info;
+
+SPLITKV_API splitkv_status splitkv_get_kernel_info(const splitkv_kernel* kernel,
+                                                   splitkv_kernel_info* info,
+                                                   splitkv_message* message);
+
+typedef struct splitkv_statistics {
+  size_t size;
+  uint64_t memory_hits;
+  uint64_t compiles;
+  uint64_t compile_failures;
+  double compile_ms_total;
+} splitkv_statistics;
+
+SPLITKV_API splitkv_status splitkv_get_statistics(const splitkv_runtime* runtime,
+                                                  splitkv_statistics* statistics,
+                                                  splitkv_message* message);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* SPLITKV_H */

@@ -1,0 +1,70 @@
+// The merge algebra, as it is used at every level. Inside a block partial results are kept
+// unnormalised, (m, l, acc) with acc = sum of exp2(score - m) v; exchanged partials are normalised
+// and written as (m, l, o) or (S, o). Scores, m and S are in log2 units.
+//
+// An empty partial has m = -inf, l = 0 (S = -inf): its weight is selected to be 0, never computed
+// from inf - inf, and an o of weight 0 is never read.
+#pragma once
+
+#include "config.cuh"
+#include "types.cuh"
+
+namespace splitkv {
+
+// 2^x to 2 ulp; results below 2^-126 become 0, and so does 2^-inf.
+__device__ inline float exp2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// exp2(m - top), 0 for an empty partial. `top` is the largest m of the join.
+__device__ inline float weight_of(float m, float top) {
+  return m == negative_infinity() ? 0.0f : exp2(m - top);
+}
+
+// What is known of a partial besides o: its maximum, and its sum of weights relative to it.
+// (S, o) is the partial with m = S and l = 1.
+struct Statistics {
+  float m;
+  float l;
+};
+
+__device__ inline Statistics empty_statistics() { return {negative_infinity(), 0.0f}; }
+
+__device__ inline float log2_sum(const Statistics& s) {
+  return s.l == 0.0f ? negative_infinity() : s.m + log2f(s.l);
+}
+
+// Statistics of slot-row `index` (slot * rows + row) in a partials buffer.
+template <Merge M>
+__device__ inline void store_statistics(float* partials, i64 index, const Statistics& s) {
+  if constexpr (M == Merge::mlo) {
+    partials[2 * index] = s.m;
+    partials[2 * index + 1] = s.l;
+  } else {
+    partials[index] = log2_sum(s);
+  }
+}
+
+// Statistics of the union of disjoint sets of keys, joined over a warp: every lane brings one and
+// all lanes get the same result.
+__device__ inline Statistics join_over_warp(Statistics s) {
+  float top = s.m;
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    top = fmaxf(top, __shfl_xor_sync(all_lanes, top, offset));
+  }
+  float sum = weight_of(s.m, top) * s.l;
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(all_lanes, sum, offset);
+  return {top, sum};
+}
+
+// Joins a further one; both orders of arguments give the same bits.
+__device__ inline Statistics join(const Statistics& a, const Statistics& b) {
+  const float top = fmaxf(a.m, b.m);
+  return {top, weight_of(a.m, top) * a.l + weight_of(b.m, top) * b.l};
+}
+
+}  // namespace splitkv

@@ -1,0 +1,116 @@
+// Joins the partials of one query row and finishes it: the body of the reduce kernel and of the
+// last arriving block.
+#pragma once
+
+#include "convert.cuh"
+#include "merge.cuh"
+#include "partition.cuh"
+
+namespace splitkv {
+
+// A query row of a sequence: which element of q, out and lse it is.
+struct QueryRow {
+  bool exists;  // the last row block of a group may have fewer rows
+  i32 query;
+  i32 q_head;
+};
+
+template <Config C>
+__device__ inline QueryRow query_row(i32 kv_head, i32 row_block, int row) {
+  const int x = row_block * C.rows + row;
+  return {x < head_rows(C), x / C.group_size, kv_head * C.group_size + x % C.group_size};
+}
+
+// Writes the log-sum-exp of a finished row; `log2_lse` is in log2 units. One lane calls it.
+template <Config C>
+__device__ inline void store_lse(const LaunchArgs& args, i32 batch_row, const QueryRow& row,
+                                 float log2_lse) {
+  if constexpr (C.lse != LseOutput::none) {
+    constexpr float unit = C.lse == LseOutput::natural ? 0.693147180559945309f : 1.0f;
+    args.lse[batch_row * args.lse_stride_batch + row.query * args.lse_stride_query +
+             row.q_head * args.lse_stride_head] = log2_lse * unit;
+  }
+}
+
+template <Config C>
+__device__ inline i64 out_row(const LaunchArgs& args, i32 batch_row, const QueryRow& row) {
+  return batch_row * args.out_stride_batch + row.query * args.out_stride_query +
+         row.q_head * args.out_stride_head;
+}
+
+template <Config C>
+__device__ inline Statistics load_statistics(const LaunchArgs& args, i64 index) {
+  if constexpr (C.merge == Merge::mlo) {
+    return {load_shared_global(args.partials + 2 * index),
+            load_shared_global(args.partials + 2 * index + 1)};
+  } else {
+    const float s = load_shared_global(args.partials + index);
+    return {s, s == negative_infinity() ? 0.0f : 1.0f};
+  }
+}
+
+// By one warp. Entry: the partials of all pieces are written and visible. Exit: out and lse of the
+// row are written. Lane i holds dims i, i + 32, ... . Partials are added in slot order, whatever
+// order they arrived in.
+template <Config C>
+__device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots, i32 batch_row,
+                                  const QueryRow& row, int row_in_block, int lane) {
+  Statistics all = empty_statistics();
+  for (i32 base = 0; base < slots.pieces; base += 32) {
+    const i32 piece = base + lane;
+    Statistics own = empty_statistics();
+    if (piece < slots.pieces) {
+      own = load_statistics<C>(args, slots(piece) * C.rows + row_in_block);
+    }
+    all = join(all, join_over_warp(own));
+  }
+
+  constexpr int dims = ceil_div(C.dim_v, 32);
+  float o[dims] = {};
+  for (i32 base = 0; base < slots.pieces; base += 32) {
+    const i32 piece = base + lane;
+    float weight = 0.0f;
+    if (piece < slots.pieces) {
+      const Statistics own = load_statistics<C>(args, slots(piece) * C.rows + row_in_block);
+      // A union of one gives l / l: exactly 1, so that joining empties changes no bit.
+      if (own.l != 0.0f) weight = weight_of(own.m, all.m) * own.l / all.l;
+    }
+    const i32 count = smaller(32, slots.pieces - base);
+#pragma unroll 4
+    for (i32 i = 0; i < count; ++i) {
+      const float w = __shfl_sync(all_lanes, weight, i);
+      const float* source = args.partials + args.partial_o_offset +
+                            (slots(base + i) * C.rows + row_in_block) * C.dim_v;
+#pragma unroll
+      for (int d = 0; d < dims; ++d) {
+        const int dim = lane + 32 * d;
+        if (dim < C.dim_v && w != 0.0f) o[d] = fmaf(w, load_shared_global(source + dim), o[d]);
+      }
+    }
+  }
+
+  const i64 out = out_row<C>(args, batch_row, row);
+#pragma unroll
+  for (int d = 0; d < dims; ++d) {
+    const int dim = lane + 32 * d;
+    if (dim < C.dim_v) store_scalar<C.out_dtype>(args.out, out + dim, o[d]);
+  }
+  if (lane == 0) store_lse<C>(args, batch_row, row, log2_sum(all));
+}
+
+// By a whole block of `warps` warps: every row of one sequence. Not inlined: the split kernel's
+// registers are allocated without it, and it compiles faster.
+template <Config C, class Score>
+__device__ __noinline__ void reduce_sequence(const LaunchArgs& args, i64 sequence, int warps) {
+  const int lane = threadIdx.x % 32;
+  const Slots<C> slots = slots_of<C, Score>(args, sequence, lane);
+  if (slots.pieces == 1) return;  // its split block finished it
+  Piece at;
+  place_sequence<C>(at, sequence);
+  for (int r = threadIdx.x / 32; r < C.rows; r += warps) {
+    const QueryRow row = query_row<C>(at.kv_head, at.row_block, r);
+    if (row.exists) reduce_row<C>(args, slots, at.batch_row, row, r, lane);
+  }
+}
+
+}  // namespace splitkv

@@ -1,0 +1,30 @@
+// Integer types and infinities. NVRTC has no <cstdint>, and global typedefs of these names would
+// clash with the host headers that nvcc brings, so they live in the namespace.
+#pragma once
+
+namespace splitkv {
+
+using i32 = int;
+using i64 = long long;
+using u16 = unsigned short;
+using u32 = unsigned int;
+
+static_assert(sizeof(i64) == 8 && sizeof(i32) == 4 && sizeof(u16) == 2);
+
+constexpr u32 all_lanes = 0xffffffffu;
+
+__device__ inline float negative_infinity() { return __int_as_float(0xff800000); }
+
+template <class T>
+__host__ __device__ constexpr T smaller(T a, T b) {
+  return a < b ? a : b;
+}
+
+template <class T>
+__host__ __device__ constexpr T larger(T a, T b) {
+  return a < b ? b : a;
+}
+
+__host__ __device__ constexpr i32 ceil_div(i32 a, i32 b) { return (a + b - 1) / b; }
+
+}  // namespace splitkv

@@ -1,0 +1,105 @@
+// Split and reduce kernels of many problems, compiled by NVRTC for every architecture we know, with
+// registers, spills and shared memory checked against the resource model.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "codegen/kernel_source.hpp"
+#include "codegen/launch_shape.hpp"
+#include "compiler/default_schedule.hpp"
+#include "compiler/resources.hpp"
+#include "compiler/text.hpp"
+#include "compiler/verifier.hpp"
+#include "runtime/cuda/nvrtc.hpp"
+
+namespace splitkv {
+namespace {
+
+// The shapes that real models bring, and the corners of the space. An empty schedule is the default
+// one.
+struct Case {
+  const char* problem;
+  const char* schedule;
+};
+
+const Case cases[] = {
+    {"q=bf16 heads=32/8 dim=128 lse=natural", ""},
+    {"q=bf16 heads=32/8 dim=128 merge=lse", "partition=strided splits=4 reduce=last_block"},
+    {"q=bf16 heads=32/8 dim=128", "partition=flat blocks=264 reduce=last_block"},
+    {"q=bf16 heads=32/8 dim=128", "partition=flat blocks=264 reduce=kernel"},
+    {"q=fp16 heads=64/8 dim=128 kv_layout=paged:16:nhd lse=natural", ""},
+    {"q=fp32 heads=8/2 dim=128 lse=natural", ""},
+    {"q=bf16 heads=28/4 dim=128 kv_layout=paged:1:hnd", ""},
+    {"q=bf16 heads=71/1 dim=64", ""},
+    {"q=bf16 heads=16/8 dim=256 window=4096 softcap=50 scale=0.0625", ""},
+    {"q=fp32 heads=16/8 dim=256 window=4096 softcap=50 scale=0.0625", ""},
+    {"q=bf16 heads=32/32 dim=96", ""},
+    {"q=bf16 heads=16/1 dim=192/128", ""},
+    {"q=fp16 heads=12/4 dim=72/40 align=2", ""},
+    {"q=bf16 heads=8/1 dim=8", ""},
+    {"q=bf16 kv=fp32 out=fp16 heads=9/3 dim=64 lse=base2", ""},
+};
+
+std::string full_schedule(const Problem& problem, const Case& c, const Target& target,
+                          Schedule& out) {
+  out = default_schedule(problem, {1, 8192}, target).schedule;
+  if (*c.schedule == '\0') return {};
+  Schedule base;
+  base.rows = out.rows;
+  const auto parsed = parse_schedule(c.schedule, base);
+  if (!parsed) return parsed.error().message;
+  out = *parsed;
+  return {};
+}
+
+class CompileCuda : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (const auto version = nvrtc_version(); !version) GTEST_SKIP() << version.error().message;
+  }
+};
+
+TEST_P(CompileCuda, EveryKernelCompilesWithoutSpillsWithinTheModelsResources) {
+  const auto target = parse_target("cuda:" + GetParam());
+  ASSERT_TRUE(target.ok()) << target.error().message;
+  int kernels = 0;
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.problem);
+    const auto problem = parse_problem(c.problem);
+    ASSERT_TRUE(problem.ok()) << problem.error().message;
+    Schedule schedule;
+    ASSERT_EQ(full_schedule(*problem, c, *target, schedule), "");
+    const auto refusal = verify(*problem, schedule, *target);
+    ASSERT_FALSE(refusal.has_value()) << to_string(*refusal);
+    const auto cubin = compile_cuda(emit_cuda(*problem, schedule), GetParam());
+    ASSERT_TRUE(cubin.ok()) << cubin.error().message;
+
+    const auto entries = parse_ptxas_log(cubin->log);
+    ASSERT_EQ(entries.size(), schedule.reduce == Reduce::kernel ? 2u : 1u) << cubin->log;
+    const Resources model = resources_of(*problem, schedule, *target);
+    for (const PtxasEntry& entry : entries) {
+      SCOPED_TRACE(entry.name + " of " + print(schedule));
+      EXPECT_EQ(entry.spill_store_bytes, 0);
+      EXPECT_EQ(entry.spill_load_bytes, 0);
+      EXPECT_EQ(entry.smem_bytes, 0) << "shared memory is dynamic, as the model counts it";
+      EXPECT_GT(entry.registers, 0);
+      EXPECT_LE(entry.registers * model.threads_per_block, target->registers_per_sm);
+    }
+    EXPECT_LE(model.smem_bytes, target->smem_per_block_bytes);
+    kernels += int(entries.size());
+  }
+  std::printf("compiled %d kernels for %s\n", kernels, GetParam().c_str());
+}
+
+std::vector<std::string> architectures() {
+  std::vector<std::string> names;
+  for (const Target& target : known_cuda_targets()) names.push_back(target.arch);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, CompileCuda, testing::ValuesIn(architectures()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace splitkv

@@ -1,0 +1,94 @@
+// Emitted source for a handful of problems, held as reviewed files. A change of an emitter shows as
+// a change of these files in its commit. `golden --update` rewrites them.
+//
+// CUDA units are held from the line "// ---- this problem ----" on: what stands before it is the
+// text of templates/, which the repository already holds.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "codegen/kernel_source.hpp"
+#include "compiler/text.hpp"
+#include "compiler/verifier.hpp"
+
+namespace splitkv {
+namespace {
+
+bool update_golden = false;
+
+struct Golden {
+  const char* file;
+  const char* target;
+  const char* problem;
+  const char* schedule;
+};
+
+const Golden goldens[] = {
+    {"llama_bf16_flat.cu", "cuda:sm_90a", "attention q=bf16 kv=bf16 heads=32/8 dim=128 lse=natural",
+     "schedule family=simt tile=64 rows=4 partition=flat blocks=264 reduce=last_block"},
+    {"gemma_softcap_window_paged.cu", "cuda:sm_90a",
+     "attention q=bf16 kv=bf16 heads=16/8 dim=256 kv_layout=paged:16:nhd scale=0.0625 window=4096 "
+     "softcap=50",
+     "schedule family=simt tile=64 rows=2 partition=fixed splits=8 reduce=kernel"},
+    {"fp32_odd_dims_lse.cu", "cuda:sm_80",
+     "attention q=fp32 kv=fp32 heads=7/1 dim=80/72 kv_layout=bthd lse=base2 merge=lse",
+     "schedule family=simt tile=32 rows=7 warps=2 unroll=2 partition=strided splits=5 "
+     "reduce=kernel"},
+    {"llama_bf16_fixed.ll", "cpu:x86-64-v3",
+     "attention q=bf16 kv=bf16 heads=32/8 dim=128 lse=natural",
+     "schedule family=vector tile=64 rows=4 warps=1 partition=fixed splits=4 reduce=kernel"},
+    {"window_softcap_paged_flat.ll", "cpu:x86-64-v2",
+     "attention q=fp32 kv=fp32 heads=2/1 dim=16 kv_layout=paged:16:hnd window=100 softcap=30 "
+     "lse=natural merge=lse",
+     "schedule family=vector tile=32 rows=2 warps=1 partition=flat blocks=8 reduce=last_block"},
+};
+
+std::string emitted(const Golden& golden) {
+  const auto problem = parse_problem(golden.problem);
+  const auto schedule = parse_schedule(golden.schedule);
+  const auto target = parse_target(golden.target);
+  if (!problem || !schedule || !target) return "a text of the golden does not parse";
+  if (const auto refusal = verify(*problem, *schedule, *target)) return to_string(*refusal);
+  const KernelSource source = emit(*problem, *schedule, *target);
+  if (source.language != SourceLanguage::cuda) return source.text;
+  const std::string first_line = source.text.substr(0, source.text.find('\n') + 1);
+  return first_line + source.text.substr(source.text.find("// ---- this problem ----"));
+}
+
+class GoldenTest : public testing::TestWithParam<Golden> {};
+
+TEST_P(GoldenTest, EmittedSourceIsTheReviewedOne) {
+  const std::string path = std::string(SPLITKV_GOLDEN_DIR) + "/" + GetParam().file;
+  const std::string now = emitted(GetParam());
+  if (update_golden) {
+    std::ofstream(path) << now;
+    return;
+  }
+  std::ifstream file(path);
+  ASSERT_TRUE(file) << path << " is missing: run golden --update and review it";
+  std::stringstream held;
+  held << file.rdbuf();
+  EXPECT_EQ(held.str(), now) << "if the change is meant, run golden --update and review the diff";
+}
+
+TEST_P(GoldenTest, EmissionIsAPureFunction) { EXPECT_EQ(emitted(GetParam()), emitted(GetParam())); }
+
+INSTANTIATE_TEST_SUITE_P(Files, GoldenTest, testing::ValuesIn(goldens), [](const auto& info) {
+  std::string test_name = info.param.file;
+  for (char& c : test_name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return test_name;
+});
+
+}  // namespace
+}  // namespace splitkv
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--update") == 0) splitkv::update_golden = true;
+  }
+  return RUN_ALL_TESTS();
+}

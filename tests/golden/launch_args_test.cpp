@@ -1,0 +1,59 @@
+// The host's LaunchArgs and the device's are the same struct, member by member.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+
+#include "codegen/launch_args.hpp"
+
+// The device header, read as host C++ under another namespace.
+#define __device__
+#define __host__
+#define __int_as_float(bits) (float(bits))
+#define splitkv device_splitkv
+#include "templates/args.cuh"
+#undef splitkv
+
+namespace splitkv {
+namespace {
+
+#define EXPECT_SAME_MEMBER(member)                                                       \
+  EXPECT_EQ(offsetof(LaunchArgs, member), offsetof(device_splitkv::LaunchArgs, member)); \
+  EXPECT_EQ(sizeof(LaunchArgs::member), sizeof(device_splitkv::LaunchArgs::member))
+
+TEST(LaunchArgsAgreement, EveryMemberLiesAtTheSameOffsetOnHostAndDevice) {
+  EXPECT_EQ(sizeof(LaunchArgs), sizeof(device_splitkv::LaunchArgs));
+  EXPECT_SAME_MEMBER(q);
+  EXPECT_SAME_MEMBER(k);
+  EXPECT_SAME_MEMBER(v);
+  EXPECT_SAME_MEMBER(out);
+  EXPECT_SAME_MEMBER(lse);
+  EXPECT_SAME_MEMBER(kv_len);
+  EXPECT_SAME_MEMBER(page_table);
+  EXPECT_SAME_MEMBER(page_offset);
+  EXPECT_SAME_MEMBER(partials);
+  EXPECT_SAME_MEMBER(arrivals);
+  EXPECT_SAME_MEMBER(q_stride_batch);
+  EXPECT_SAME_MEMBER(q_stride_query);
+  EXPECT_SAME_MEMBER(q_stride_head);
+  EXPECT_SAME_MEMBER(k_stride_block);
+  EXPECT_SAME_MEMBER(k_stride_head);
+  EXPECT_SAME_MEMBER(k_stride_token);
+  EXPECT_SAME_MEMBER(v_stride_block);
+  EXPECT_SAME_MEMBER(v_stride_head);
+  EXPECT_SAME_MEMBER(v_stride_token);
+  EXPECT_SAME_MEMBER(out_stride_batch);
+  EXPECT_SAME_MEMBER(out_stride_query);
+  EXPECT_SAME_MEMBER(out_stride_head);
+  EXPECT_SAME_MEMBER(lse_stride_batch);
+  EXPECT_SAME_MEMBER(lse_stride_query);
+  EXPECT_SAME_MEMBER(lse_stride_head);
+  EXPECT_SAME_MEMBER(page_table_stride);
+  EXPECT_SAME_MEMBER(partial_o_offset);
+  EXPECT_SAME_MEMBER(batch);
+  EXPECT_SAME_MEMBER(splits);
+  EXPECT_SAME_MEMBER(blocks);
+  EXPECT_SAME_MEMBER(reserved);
+}
+
+}  // namespace
+}  // namespace splitkv

@@ -1,0 +1,15 @@
+# cmake -D PAGE=<file.md> -D OUTPUT=<file.cpp> -P extract.cmake
+# Writes the first ```cpp block of the page.
+file(READ ${PAGE} page)
+string(FIND "${page}" "```cpp\n" begin)
+if(begin EQUAL -1)
+  message(FATAL_ERROR "${PAGE} has no cpp block")
+endif()
+math(EXPR begin "${begin} + 7")
+string(SUBSTRING "${page}" ${begin} -1 rest)
+string(FIND "${rest}" "```" length)
+if(length EQUAL -1)
+  message(FATAL_ERROR "${PAGE}: the cpp block does not end")
+endif()
+string(SUBSTRING "${rest}" 0 ${length} code)
+file(WRITE ${OUTPUT} "${code}")

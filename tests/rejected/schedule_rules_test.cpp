@@ -1,0 +1,117 @@
+// One tiny case for each rule of the schedule table: a schedule that breaks this rule and no
+// earlier one.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/text.hpp"
+#include "compiler/verifier.hpp"
+#include "tests/rejected/with_word.hpp"
+
+namespace splitkv {
+namespace {
+
+using testing_support::with_word;
+
+struct Case {
+  std::string rule;
+  std::string problem;
+  std::string schedule;
+  std::string target;
+  std::string field;
+  std::string value;
+  std::string fits;
+};
+
+const std::string kPlain = "q=bf16 heads=32/8 dim=128";
+const std::string kWide = "q=bf16 heads=64/8 dim=256";
+const std::string kGpu = "cuda:sm_90a";
+const std::string kCpu = "cpu:x86-64-v3";
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = {
+      {"family_runs_on_the_target", kPlain, "family=vector warps=1", kGpu, "family", "vector",
+       "family=simt"},
+      {"family_runs_on_the_target", kPlain, "family=simt", kCpu, "family", "simt", "family=vector"},
+      {"tile_is_in_range", kPlain, "tile=4", kGpu, "tile", "4", "tile=8"},
+      {"tile_is_in_range", kPlain, "tile=2048", kGpu, "tile", "2048", "tile=1024"},
+      {"tile_is_a_multiple_of_8", kPlain, "tile=60", kGpu, "tile", "60", "tile=64"},
+      {"rows_are_in_range", kPlain, "rows=0", kGpu, "rows", "0", "rows=1"},
+      {"rows_are_in_range", kPlain, "rows=9", kGpu, "rows", "9", "rows=8"},
+      {"warps_are_in_range", kPlain, "warps=0", kGpu, "warps", "0", "warps=1"},
+      {"warps_are_in_range", kPlain, "warps=17", kGpu, "warps", "17", "warps=16"},
+      {"warps_are_in_range", kPlain, "family=vector warps=4", kCpu, "warps", "4", "warps=1"},
+      {"unroll_is_a_power_of_two_up_to_8", kPlain, "unroll=3", kGpu, "unroll", "3",
+       "unroll=1, unroll=2, unroll=4 or unroll=8"},
+      {"splits_are_in_range", kPlain, "splits=0", kGpu, "splits", "0", "splits=1"},
+      {"splits_are_in_range", kPlain, "partition=strided splits=1025", kGpu, "splits", "1025",
+       "splits=1024"},
+      {"splits_are_in_range", kPlain, "partition=flat blocks=8 splits=3", kGpu, "splits", "3",
+       "partition=fixed splits=3"},
+      {"blocks_are_in_range", kPlain, "partition=flat", kGpu, "blocks", "0", "blocks=1"},
+      {"blocks_are_in_range", kPlain, "blocks=65537", kGpu, "blocks", "65537", "blocks=65536"},
+      {"blocks_are_in_range", kPlain, "partition=strided blocks=8", kGpu, "blocks", "8",
+       "partition=flat blocks=8"},
+      {"merge_agrees_with_the_problem", kPlain + " merge=mlo", "merge=lse", kGpu, "merge", "lse",
+       "merge=mlo"},
+      {"deterministic_cuts_on_the_row_alone", kPlain + " deterministic=on", "blocks=8", kGpu,
+       "partition", "flat", "partition=fixed or partition=strided"},
+      {"registers_fit_a_thread", kWide, "rows=8 unroll=8 warps=2", kGpu, "rows", "8",
+       "a smaller rows= or unroll="},
+      {"shared_memory_fits_a_block", kWide, "rows=8 unroll=1 warps=16", "cuda:sm_86", "warps", "16",
+       "warps=12"},
+      {"registers_fit_the_file", kWide, "rows=8 unroll=4 warps=12", kGpu, "warps", "12", "warps=8"},
+  };
+  return list;
+}
+
+std::optional<Refusal> refusal_of(const Case& c, const std::string& schedule) {
+  const Result<Problem> problem = parse_problem(c.problem);
+  const Result<Schedule> parsed = parse_schedule(schedule);
+  const Result<Target> target = parse_target(c.target);
+  EXPECT_TRUE(problem.ok() && parsed.ok() && target.ok()) << schedule;
+  return verify(problem.value(), parsed.value(), target.value());
+}
+
+TEST(ScheduleRules, RefuseWithRuleFieldValueAndWhatWouldFit) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.problem + " / " + c.schedule);
+    const std::optional<Refusal> refusal = refusal_of(c, c.schedule);
+    ASSERT_TRUE(refusal);
+    EXPECT_EQ(refusal->rule, c.rule);
+    EXPECT_EQ(refusal->field, c.field);
+    EXPECT_EQ(refusal->value, c.value);
+    EXPECT_EQ(refusal->fits, c.fits);
+    EXPECT_EQ(to_string(*refusal), c.rule + ": " + c.field + "=" + c.value + " " + refusal->limit +
+                                       "; " + c.fits + " would fit");
+  }
+}
+
+TEST(ScheduleRules, WhatTheyOfferPassesTheRule) {
+  for (const Case& c : cases()) {
+    if (c.fits.starts_with("a ")) continue;  // advice, not a word
+    const std::string mended = with_word(c.schedule, c.fits);
+    const std::optional<Refusal> refusal = refusal_of(c, mended);
+    EXPECT_TRUE(!refusal || refusal->rule != c.rule) << mended << "\n" << to_string(*refusal);
+  }
+}
+
+TEST(ScheduleRules, ComeAfterThoseOfTheProblem) {
+  const Case c{"", "q=bf16 heads=1 dim=100", "", kGpu, "", "", ""};
+  const std::optional<Refusal> refusal = refusal_of(c, "rows=99");
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->rule, "head_dims_are_multiples_of_8");
+}
+
+TEST(ScheduleRules, EachHasACase) {
+  std::set<std::string> hit;
+  for (const Case& c : cases()) hit.insert(c.rule);
+  for (const ScheduleRule& rule : schedule_rules())
+    EXPECT_EQ(hit.erase(rule.name), 1u) << rule.name << " has no rejected case";
+  EXPECT_TRUE(hit.empty()) << *hit.begin() << " is no rule";
+}
+
+}  // namespace
+}  // namespace splitkv

@@ -1,0 +1,97 @@
+#include "compiler/default_schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include "compiler/resources.hpp"
+#include "compiler/text.hpp"
+#include "tests/unit/random_values.hpp"
+
+namespace splitkv {
+namespace {
+
+using namespace testing_support;
+
+Problem problem_of(std::string_view text) { return parse_problem(text).value(); }
+Target target_of(std::string_view text) { return parse_target(text).value(); }
+
+Workload random_workload(Engine& engine) {
+  return {between(engine, 0, 300), int64_t(1) << between(engine, 0, 20)};
+}
+
+TEST(DefaultSchedule, VerifiesForEveryLegalProblemWorkloadAndTarget) {
+  Engine engine(1);
+  for (int i = 0; i < 3000; ++i) {
+    const Target target = random_target(engine);
+    const Problem problem = random_problem(engine);
+    ASSERT_FALSE(verify(problem, target));
+    const ScheduleChoice choice = default_schedule(problem, random_workload(engine), target);
+    const auto refusal = verify(problem, choice.schedule, target);
+    ASSERT_FALSE(refusal) << print(problem) << "\n"
+                          << print(choice.schedule) << "\n"
+                          << to_string(*refusal);
+    ASSERT_FALSE(choice.why.empty());
+    ASSERT_EQ(choice.why.find('\n'), std::string::npos);
+  }
+}
+
+TEST(DefaultSchedule, OfADeterministicProblemDoesNotDependOnTheWorkload) {
+  Engine engine(2);
+  for (int i = 0; i < 300; ++i) {
+    const Target target = random_target(engine);
+    Problem problem = random_problem(engine);
+    problem.deterministic = true;
+    const ScheduleChoice first = default_schedule(problem, random_workload(engine), target);
+    const ScheduleChoice second = default_schedule(problem, random_workload(engine), target);
+    EXPECT_EQ(first.schedule, second.schedule);
+    EXPECT_NE(first.schedule.partition, Partition::flat);
+  }
+}
+
+TEST(DefaultSchedule, FillsTheMachineWithOneLongRow) {
+  const Target h200 = target_of("cuda:sm_90a");
+  const Problem problem = problem_of("q=bf16 heads=32/8 dim=128");
+  const Schedule schedule = default_schedule(problem, {1, 131072}, h200).schedule;
+  EXPECT_EQ(schedule.partition, Partition::fixed);
+  EXPECT_GE(8 * schedule.splits, h200.sm_count);
+  const int room = 2 * h200.sm_count * resources_of(problem, schedule, h200).blocks_per_sm;
+  EXPECT_LE(8 * schedule.splits, room);
+}
+
+TEST(DefaultSchedule, DoesNotSplitWhatFitsOneTileOrAlreadyFillsTheMachine) {
+  const Target h200 = target_of("cuda:sm_90a");
+  const Problem problem = problem_of("q=bf16 heads=32/8 dim=128");
+  EXPECT_EQ(default_schedule(problem, {1, 32}, h200).schedule.splits, 1);
+  Problem windowed = problem;
+  windowed.window = 64;
+  EXPECT_EQ(default_schedule(windowed, {1, 131072}, h200).schedule.splits, 1);
+  const Schedule many = default_schedule(problem, {4096, 64}, h200).schedule;
+  EXPECT_EQ(many.partition, Partition::fixed);
+  EXPECT_EQ(many.splits, 1);
+}
+
+TEST(DefaultSchedule, DividesLargeGroupsInEquallyFullRowBlocks) {
+  for (const auto& [group, rows] : std::vector<std::pair<int, int>>{
+           {1, 1}, {4, 4}, {7, 7}, {8, 8}, {9, 5}, {12, 6}, {16, 8}, {71, 8}}) {
+    Problem problem;
+    problem.q_heads = group;
+    problem.dim_qk = problem.dim_v = 64;
+    EXPECT_EQ(default_schedule(problem, {}, target_of("cuda:sm_90a")).schedule.rows, rows);
+    EXPECT_EQ(default_schedule(problem, {}, target_of("cpu:x86-64-v3")).schedule.rows, rows);
+  }
+}
+
+TEST(DefaultSchedule, OnTheCpuCutsAFewPiecesAThreadUnlessSequencesAreEnough) {
+  Target cpu = target_of("cpu:x86-64-v3");
+  cpu.threads = 6;
+  const Problem problem = problem_of("q=bf16 heads=32/8 dim=128");
+  const Schedule few = default_schedule(problem, {1, 8192}, cpu).schedule;
+  EXPECT_EQ(few.partition, Partition::flat);
+  EXPECT_EQ(few.blocks, 24);
+  EXPECT_EQ(few.reduce, Reduce::last_block);
+  const Schedule many = default_schedule(problem, {3, 8192}, cpu).schedule;
+  EXPECT_EQ(many.partition, Partition::fixed);
+  EXPECT_EQ(many.splits, 1);
+}
+
+}  // namespace
+}  // namespace splitkv

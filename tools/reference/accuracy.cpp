@@ -1,0 +1,84 @@
+#include "tools/reference/accuracy.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace splitkv::reference {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double relative_l2(std::span<const double> got, std::span<const double> expected) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    difference += (got[i] - expected[i]) * (got[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  if (std::isnan(difference) || std::isnan(norm)) return kInfinity;
+  if (norm == 0) return difference == 0 ? 0 : kInfinity;
+  return std::sqrt(difference / norm);
+}
+
+double absolute_error(double got, double expected) {
+  if (got == expected) return 0;  // equal infinities among them
+  const double error = std::abs(got - expected);
+  return std::isnan(error) ? kInfinity : error;
+}
+
+}  // namespace
+
+Tolerance tolerance_for(std::span<const Element> types) {
+  Tolerance tolerance{.out_relative_l2 = 1e-5, .lse_absolute = 1e-5, .lse_ulp = 4};
+  for (const Element type : types) {
+    const double of_type = type == Element::bf16 ? 4e-3 : type == Element::fp16 ? 1e-3 : 1e-5;
+    tolerance.out_relative_l2 = std::max(tolerance.out_relative_l2, of_type);
+    if (of_type > 1e-5) tolerance.lse_absolute = 1e-3;
+  }
+  return tolerance;
+}
+
+Tolerance widened_for_lse_partials(Tolerance tolerance, std::span<const double> lse) {
+  for (const double value : lse) {
+    if (!std::isfinite(value)) continue;
+    tolerance.out_relative_l2 = std::max(tolerance.out_relative_l2, 4 * ulp_fp32(value));
+  }
+  return tolerance;
+}
+
+double ulp_fp32(double value) {
+  const float magnitude = std::abs(float(value));
+  if (!std::isfinite(magnitude)) return 0;
+  return double(std::nextafter(magnitude, std::numeric_limits<float>::infinity())) - magnitude;
+}
+
+Accuracy compare(const Comparison& comparison, const Tolerance& tolerance) {
+  Accuracy accuracy;
+  accuracy.out_limit = tolerance.out_relative_l2;
+  const int64_t rows = int64_t(comparison.out.size()) / comparison.dim;
+  for (int64_t row = 0; row < rows; ++row) {
+    const double error =
+        relative_l2(comparison.out.subspan(row * comparison.dim, comparison.dim),
+                    comparison.expected_out.subspan(row * comparison.dim, comparison.dim));
+    if (row > 0 && error <= accuracy.out_relative_l2) continue;
+    accuracy.out_relative_l2 = error;
+    accuracy.out_worst_row = row;
+  }
+  accuracy.out_ok = accuracy.out_relative_l2 <= accuracy.out_limit;
+
+  double worst_share = -1;
+  for (size_t row = 0; row < comparison.lse.size(); ++row) {
+    const double expected = comparison.expected_lse[row];
+    const double limit = std::max(tolerance.lse_absolute, tolerance.lse_ulp * ulp_fp32(expected));
+    const double error = absolute_error(comparison.lse[row], expected);
+    if (error / limit <= worst_share) continue;
+    worst_share = error / limit;
+    accuracy.lse_error = error;
+    accuracy.lse_worst_row = int64_t(row);
+    accuracy.lse_limit = limit;
+  }
+  accuracy.lse_ok = worst_share <= 1;
+  return accuracy;
+}
+
+}  // namespace splitkv::reference

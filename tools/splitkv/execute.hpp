@@ -1,0 +1,42 @@
+// One problem on one device: prepare, place, run several times, bring the result back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/problem.hpp"
+#include "compiler/result.hpp"
+#include "tools/splitkv/inputs.hpp"
+
+namespace splitkv::tool {
+
+struct ExecutePlan {
+  std::string device;    // "cpu", "cpu:NAME" or "cuda:N"
+  std::string schedule;  // words, or empty
+  int repeat = 1;        // timed runs after one that is not timed
+  uint64_t seed = 0;     // of the page shuffle
+};
+
+struct Execution {
+  std::string target, problem, schedule, why;  // as the kernel tells them
+  bool from_memory = false;
+  double compile_ms = 0;
+  int registers_split = 0, registers_reduce = 0;
+  int local_bytes_split = 0, local_bytes_reduce = 0;
+  size_t module_bytes = 0;
+  size_t scratch_bytes = 0, state_bytes = 0;
+  std::vector<double> run_ms;  // in the order they ran
+  std::string clock;
+  // The bits of out and lse were the same after every run.
+  bool repeatable = true;
+  std::vector<float> out;  // [batch, q_heads, dim_v], the exact values of out_dtype
+  std::vector<float> lse;  // [batch, q_heads] in the problem's base; empty when lse=none
+};
+
+double median(std::vector<double> values);
+
+// out, lse and scratch are poisoned before every run.
+Result<Execution> execute(const ExecutePlan& plan, const Problem& problem, const Inputs& inputs);
+
+}  // namespace splitkv::tool

@@ -1,0 +1,172 @@
+#include "tools/splitkv/run.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "compiler/text.hpp"
+#include "compiler/verifier.hpp"
+#include "tools/splitkv/npy.hpp"
+#include "tools/splitkv/verb.hpp"
+
+namespace splitkv::tool {
+namespace {
+
+Result<Inputs> make_inputs(const RunOptions& options, const Problem& problem) {
+  if (options.from_files()) {
+    Result<Inputs> inputs = load_inputs(
+        problem, options.files, std::vector<int32_t>(options.kv_len.begin(), options.kv_len.end()));
+    if (inputs.ok() && options.batch != 0 && options.batch != inputs->batch) {
+      return invalid_argument(
+          fmt::format("--batch={}: the files hold {} batch rows", options.batch, inputs->batch));
+    }
+    return inputs;
+  }
+  const auto lengths = generated_lengths(options);
+  if (!lengths) return lengths.error();
+  return generate_inputs(problem, *lengths, options.seed);
+}
+
+// The problem once a variant of --merge, or as it is.
+std::vector<Problem> variants(const RunOptions& options, const Problem& problem) {
+  if (options.merges.empty()) return {problem};
+  std::vector<Problem> list;
+  for (const std::string& merge : options.merges) {
+    list.push_back(problem);
+    list.back().merge = merge == "mlo"   ? Merge::mlo
+                        : merge == "lse" ? Merge::lse
+                                         : Merge::automatic;
+  }
+  return list;
+}
+
+Result<std::vector<Expected>> expectations(const RunOptions& options, const Problem& problem,
+                                           const Inputs& inputs) {
+  std::vector<Expected> list;
+  if (options.check) list.push_back(expect_from_reference(problem, inputs));
+  if (!options.expect_out.empty() || !options.expect_lse.empty()) {
+    Result<Expected> expected =
+        expect_from_files(problem, inputs.batch, options.expect_out, options.expect_lse);
+    if (!expected) return expected.error();
+    list.push_back(std::move(*expected));
+  }
+  return list;
+}
+
+Outcome write_results(const RunOptions& options, const Problem& problem, const Inputs& inputs,
+                      const Execution& execution) {
+  if (!options.out.empty()) {
+    const Outcome written =
+        write_npy(options.out, {inputs.batch, problem.q_heads, problem.dim_v}, execution.out);
+    if (!written) return written;
+  }
+  if (options.lse.empty()) return Unit{};
+  return write_npy(options.lse, {inputs.batch, problem.q_heads}, execution.lse);
+}
+
+// One variant: runs, prints, judges. The value is the exit status.
+Result<int> run_variant(const RunOptions& options, const std::string& device,
+                        const Problem& problem, const Inputs& inputs,
+                        const std::vector<Expected>& expected) {
+  const ExecutePlan plan{device, options.schedule, options.repeat, options.seed};
+  const Result<Execution> execution = execute(plan, problem, inputs);
+  if (!execution) return execution.error();
+  const Result<Schedule> schedule = parse_schedule(execution->schedule);
+  if (!schedule) return schedule.error();
+  const PartialCount partials = count_partials(problem, *schedule, inputs.kv_len);
+  print_execution(problem, inputs, *execution, partials);
+
+  const bool lse_partials =
+      partials.partials > 0 && exchanged_merge(problem, *schedule) == Merge::lse;
+  int status = kExitOk;
+  for (const Expected& wanted : expected) {
+    const reference::Tolerance tolerance = tolerance_of(problem, lse_partials, wanted);
+    const Judged judged{wanted, tolerance, judge(problem, *execution, wanted, tolerance)};
+    print_judged(judged, *execution);
+    if (!judged.accuracy.ok() || !execution->repeatable) status = kExitCheckFailed;
+  }
+  std::fflush(stdout);
+  const Outcome written = write_results(options, problem, inputs, *execution);
+  if (!written) return written.error();
+  return status;
+}
+
+Outcome check_lse_wanted(const RunOptions& options, const Problem& problem) {
+  if (problem.lse != LseOutput::none) return Unit{};
+  if (options.lse.empty() && options.expect_lse.empty()) return Unit{};
+  return invalid_argument(
+      fmt::format("{} is given, but the problem has lse=none; lse=natural or lse=base2 would work",
+                  options.lse.empty() ? "--expect-lse" : "--lse"));
+}
+
+Result<int> run_problem(const RunOptions& options, const std::string& device,
+                        const Problem& problem) {
+  if (const Outcome wanted = check_lse_wanted(options, problem); !wanted) return wanted.error();
+  const Result<Target> target = chosen_target(device);
+  if (!target) return target.error();
+  if (const auto refusal = verify(problem, *target)) return to_error(*refusal);
+  const Result<Inputs> inputs = make_inputs(options, problem);
+  if (!inputs) return inputs.error();
+  print_inputs(options, problem, *inputs);
+  const auto expected = expectations(options, problem, *inputs);
+  if (!expected) return expected.error();
+  int status = kExitOk;
+  for (const Problem& variant : variants(options, problem)) {
+    const Result<int> ran = run_variant(options, device, variant, *inputs, *expected);
+    if (!ran) return ran.error();
+    if (*ran != kExitOk) status = *ran;
+  }
+  return status;
+}
+
+Result<int> run(const RunOptions& options) {
+  if (const Outcome fit = check_options(options); !fit) return fit.error();
+  const auto problems = chosen_problems(options.problem);
+  if (!problems) return problems.error();
+  const Result<std::string> device = chosen_device(options.target);
+  if (!device) return device.error();
+  int status = kExitOk;
+  for (const ModelProblem& part : *problems) {
+    if (part.layers > 0) fmt::print("layers    {} ({})\n", part.layers, part.which);
+    const Result<int> ran = run_problem(options, *device, part.problem);
+    if (!ran) return ran.error();
+    if (*ran != kExitOk) status = *ran;
+  }
+  return status;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& status) {
+  CLI::App* verb = app.add_subcommand("run", "Runs a problem on generated inputs or on files");
+  const auto options = std::make_shared<RunOptions>();
+  verb->add_option("problem", options->problem.text,
+                   "the problem; beside --model, words that override what it derives");
+  verb->add_option("--model", options->problem.model, "a Hugging Face config.json, or its folder");
+  verb->add_option("--batch", options->batch, "batch rows");
+  verb->add_option("--kv-len", options->kv_len, "tokens: one for all rows, or one a row")
+      ->delimiter(',');
+  verb->add_option("--target", options->target,
+                   "cpu, cpu:NAME, cuda, cuda:N; by default cuda where a device is, else cpu");
+  verb->add_option("--schedule", options->schedule, "a schedule, or some of its words");
+  verb->add_option("--merge", options->merges, "mlo, lse, or mlo,lse to run each in turn")
+      ->delimiter(',');
+  verb->add_option("--seed", options->seed, "of generated inputs and of the page shuffle");
+  verb->add_option("--repeat", options->repeat, "timed runs");
+  verb->add_flag("--check", options->check, "compare with an fp64 two-pass reference");
+  verb->add_option("--q", options->files.q, ".npy [batch, q_heads, dim]");
+  verb->add_option("--k", options->files.k, ".npy [batch, kv_heads, kv_len, dim]");
+  verb->add_option("--v", options->files.v, ".npy [batch, kv_heads, kv_len, dim]");
+  verb->add_option("--kv-lens", options->files.kv_lens, ".npy [batch] of int32 or int64");
+  verb->add_option("--out", options->out, "writes out here, .npy [batch, q_heads, dim]");
+  verb->add_option("--lse", options->lse, "writes lse here, .npy [batch, q_heads]");
+  verb->add_option("--expect-out", options->expect_out, "compare out with this .npy");
+  verb->add_option("--expect-lse", options->expect_lse, "compare lse with this .npy");
+  verb->callback([options, &status] {
+    const Result<int> ran = run(*options);
+    status = ran.ok() ? *ran : report(ran.error());
+  });
+}
+
+}  // namespace splitkv::tool

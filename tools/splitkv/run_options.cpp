@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tools/splitkv/run.hpp"
+
+namespace splitkv::tool {
+namespace {
+
+Error bad(const std::string& option, const std::string& value, const std::string& would_fit) {
+  return invalid_argument(fmt::format("{}={}: {}", option, value, would_fit));
+}
+
+Outcome check_files(const RunOptions& options) {
+  const InputFiles& files = options.files;
+  const bool some = !files.q.empty() || !files.k.empty() || !files.v.empty();
+  const bool all = !files.q.empty() && !files.k.empty() && !files.v.empty();
+  if (some && !all) {
+    const char* missing = files.q.empty() ? "--q" : files.k.empty() ? "--k" : "--v";
+    return invalid_argument(
+        fmt::format("{} is missing: --q, --k and --v are given together or not at all", missing));
+  }
+  if (some && !options.problem.model.empty()) {
+    return bad("--model", options.problem.model,
+               "tensors from files need a problem text, of which there is one; leave --model out");
+  }
+  if (!some && !files.kv_lens.empty()) {
+    return bad("--kv-lens", files.kv_lens,
+               "goes with --q, --k and --v; for generated inputs --kv-len=N[,N...] would work");
+  }
+  return Unit{};
+}
+
+Outcome check_outputs(const RunOptions& options) {
+  const bool expects = !options.expect_out.empty() || !options.expect_lse.empty();
+  const bool writes = !options.out.empty() || !options.lse.empty();
+  if ((expects || writes) && !options.problem.model.empty()) {
+    return bad("--model", options.problem.model,
+               "--out, --lse, --expect-out and --expect-lse need a problem text; `splitkv show "
+               "--model` prints those of a model");
+  }
+  if (writes && options.merges.size() > 1) {
+    return bad("--merge", fmt::format("{},{}", options.merges[0], options.merges[1]),
+               "--out and --lse hold one run; one variant would fit");
+  }
+  return Unit{};
+}
+
+}  // namespace
+
+Outcome check_options(const RunOptions& options) {
+  for (const std::string& merge : options.merges) {
+    if (merge == "mlo" || merge == "lse" || merge == "auto") continue;
+    return bad("--merge", merge, "mlo, lse, auto, or several with commas between would work");
+  }
+  if (options.batch < 0 || options.batch > std::numeric_limits<int32_t>::max()) {
+    return bad("--batch", fmt::format("{}", options.batch), "1 or more would work");
+  }
+  if (options.repeat < 1) {
+    return bad("--repeat", fmt::format("{}", options.repeat), "1 or more would work");
+  }
+  for (const int64_t length : options.kv_len) {
+    if (length >= 0 && length <= std::numeric_limits<int32_t>::max()) continue;
+    return bad("--kv-len", fmt::format("{}", length), "0 to 2147483647 would work");
+  }
+  if (const Outcome files = check_files(options); !files) return files;
+  return check_outputs(options);
+}
+
+Result<std::vector<int32_t>> generated_lengths(const RunOptions& options) {
+  std::vector<int32_t> lengths(options.kv_len.begin(), options.kv_len.end());
+  if (lengths.empty()) {
+    return invalid_argument(
+        "--kv-len is missing: --kv-len=8192, or one length a batch row (--kv-len=100,0,7), would "
+        "work");
+  }
+  if (lengths.size() == 1 && options.batch > 1) lengths.assign(size_t(options.batch), lengths[0]);
+  if (options.batch != 0 && int64_t(lengths.size()) != options.batch) {
+    return invalid_argument(
+        fmt::format("--batch={}: --kv-len gives {} lengths; one, or {}, would "
+                    "fit",
+                    options.batch, lengths.size(), options.batch));
+  }
+  return lengths;
+}
+
+}  // namespace splitkv::tool

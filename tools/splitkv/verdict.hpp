@@ -1,0 +1,39 @@
+// Whether a result is right: against the fp64 reference, or against expected values from files.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/problem.hpp"
+#include "compiler/result.hpp"
+#include "tools/reference/accuracy.hpp"
+#include "tools/splitkv/execute.hpp"
+#include "tools/splitkv/inputs.hpp"
+
+namespace splitkv::tool {
+
+// What out and lse ought to be.
+struct Expected {
+  std::string origin;               // "fp64 reference", or the names of files
+  std::vector<double> out;          // [batch, q_heads, dim_v]; empty: not compared
+  std::vector<double> lse;          // [batch, q_heads] in the problem's base; empty: not compared
+  std::vector<double> lse_natural;  // [batch, q_heads] or empty: for the tolerance of lse partials
+};
+
+// The reference's answer on the rounded inputs.
+Expected expect_from_reference(const Problem& problem, const Inputs& inputs);
+
+// Either path may be empty. Refuses shapes other than [batch, q_heads, dim_v] and [batch, q_heads].
+Result<Expected> expect_from_files(const Problem& problem, int64_t batch,
+                                   const std::string& out_path, const std::string& lse_path);
+
+// The contract's tolerance for the problem's types, widened where partials were exchanged as (S,
+// o).
+reference::Tolerance tolerance_of(const Problem& problem, bool exchanged_lse_partials,
+                                  const Expected& expected);
+
+reference::Accuracy judge(const Problem& problem, const Execution& execution,
+                          const Expected& expected, const reference::Tolerance& tolerance);
+
+}  // namespace splitkv::tool
