@@ -113,18 +113,9 @@ Candidate best_fixed(const Problem& problem, const Schedule& schedule, const Mod
 Schedule simt_code(const Problem& problem, const Target& target) {
   Schedule schedule;
   schedule.family = Family::simt;
-  int row_block_count = fewest_row_blocks(problem);
-  schedule.rows = balanced_rows(problem, row_block_count);
-  // Keys in flight are given up before rows: fewer rows a block means reading K and V again.
-  while (verify(problem, schedule, target)) {
-    if (schedule.unroll > 1) {
-      schedule.unroll /= 2;
-    } else {
-      assert(schedule.rows > 1);
-      schedule.rows = balanced_rows(problem, ++row_block_count);
-      schedule.unroll = Schedule{}.unroll;
-    }
-  }
+  schedule.rows = balanced_rows(problem, fewest_row_blocks(problem));
+  // Keys in flight are given up, not rows: fewer rows a block means reading K and V again.
+  while (schedule.unroll > 1 && verify(problem, schedule, target)) schedule.unroll /= 2;
   // A tile no shorter than what the block's lane groups take at once.
   const int step = schedule.warps * (32 / lane_shape(problem).lanes) * schedule.unroll;
   schedule.tile_kv = std::clamp(step, 64, 256);
@@ -163,9 +154,11 @@ ScheduleChoice deterministic_choice(const Problem& problem, Schedule schedule, i
 ScheduleChoice cuda_schedule(const Problem& problem, const Workload& workload,
                              const Target& target) {
   const Schedule code = simt_code(problem, target);
-  if (problem.deterministic)
-    return deterministic_choice(problem, code, std::max(1, target.sm_count));
   const Model model = model_of(problem, workload, code, target);
+  // Two blocks an SM are enough to keep its loads in flight; more splits would only add partials.
+  if (problem.deterministic)
+    return deterministic_choice(problem, code,
+                                model.sms * std::min<int64_t>(2, model.blocks_per_sm));
   const Candidate whole = fixed_candidate(problem, code, model, 1);
   const Candidate fixed = best_fixed(problem, code, model);
   std::string why = fmt::format(

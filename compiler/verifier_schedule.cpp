@@ -89,12 +89,16 @@ Verdict deterministic_cuts_on_the_row_alone(const Problem& problem, const Schedu
 
 Verdict registers_fit_a_thread(const Problem& problem, const Schedule& schedule,
                                const Target& target) {
-  const int needed = resources_of(problem, schedule, target).registers_per_thread;
-  if (needed <= kMaxRegistersPerThread) return {};
-  return refuse(__func__, "rows", schedule.rows,
-                fmt::format("with unroll={} needs about {} registers a thread, above {}",
-                            schedule.unroll, needed, kMaxRegistersPerThread),
-                "a smaller rows= or unroll=");
+  const auto needed = [&](const Schedule& candidate) {
+    return resources_of(problem, candidate, target).registers_per_thread;
+  };
+  if (needed(schedule) <= kMaxRegistersPerThread) return {};
+  Schedule fitting = schedule;
+  while (fitting.unroll > 1 && needed(fitting) > kMaxRegistersPerThread) fitting.unroll /= 2;
+  return refuse(__func__, "unroll", schedule.unroll,
+                fmt::format("with rows={} needs about {} registers a thread, above {}",
+                            schedule.rows, needed(schedule), kMaxRegistersPerThread),
+                fmt::format("unroll={}", fitting.unroll));
 }
 
 Verdict registers_fit_the_file(const Problem& problem, const Schedule& schedule,

@@ -105,20 +105,21 @@ Result<OrcLibrary> orc_library() {
 
 }  // namespace
 
-CpuModule::CpuModule(CpuModule&& other) noexcept
-    : code_(std::exchange(other.code_, nullptr)),
-      release_(other.release_),
-      split_(std::exchange(other.split_, nullptr)),
-      reduce_(std::exchange(other.reduce_, nullptr)),
-      code_bytes_(other.code_bytes_),
-      compile_ms_(other.compile_ms_) {}
+CpuModule::CpuModule(CpuModule&& other) noexcept { swap(other); }
 
 CpuModule& CpuModule::operator=(CpuModule&& other) noexcept {
-  if (this != &other) {
-    this->~CpuModule();
-    new (this) CpuModule(std::move(other));
-  }
+  CpuModule taken(std::move(other));
+  swap(taken);
   return *this;
+}
+
+void CpuModule::swap(CpuModule& other) noexcept {
+  std::swap(code_, other.code_);
+  std::swap(release_, other.release_);
+  std::swap(split_, other.split_);
+  std::swap(reduce_, other.reduce_);
+  std::swap(code_bytes_, other.code_bytes_);
+  std::swap(compile_ms_, other.compile_ms_);
 }
 
 CpuModule::~CpuModule() {

@@ -31,6 +31,8 @@ class CpuModule {
   double compile_ms() const { return compile_ms_; }  // opening the library the first time included
 
  private:
+  void swap(CpuModule& other) noexcept;
+
   friend Result<CpuModule> compile_cpu(const KernelSource& source, const Target& target);
 
   splitkv_orc_code* code_ = nullptr;

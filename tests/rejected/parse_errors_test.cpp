@@ -26,7 +26,7 @@ TEST(ParseErrors, OfAProblem) {
       {"q=bf16 heads=1 dim=64 windw=4",
        "windw=4: attention has no word \"windw\"; the closest is window="},
       {"q=bf16 heads=1 dim=64 splitkv",
-       "splitkv: attention has no word \"splitkv\"; the closest is align="},
+       "splitkv: attention has no word \"splitkv\"; the closest is kv="},
       {"q=bf16 heads=1 dim",
        "dim: the word has no value; D (dim=128), QK/V (dim=192/128) would work"},
       {"q=bf16 heads=1 dim=64 dim=64", "dim=64: the word is given twice; one dim= would work"},

@@ -10,8 +10,10 @@
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
 #include "runtime/options.hpp"
-#include "runtime/platform.hpp"
 #include "runtime/schedule_choice.hpp"
+#ifdef SPLITKV_HAS_CPU
+#include "runtime/cpu/host.hpp"
+#endif
 #ifdef SPLITKV_HAS_CUDA
 #include "runtime/cuda/device.hpp"
 #endif
@@ -73,14 +75,15 @@ Result<Target> cuda_device_target([[maybe_unused]] const std::string& words,
 #endif
 }
 
+// A level that this machine cannot run is a target still, for emit and show.
 Result<Target> cpu_target(const std::string& words) {
 #ifdef SPLITKV_HAS_CPU
-  Services services{RuntimeOptions{}};
-  return make_cpu_platform(services)->target_of(words);
+  Result<Target> target = resolve_cpu_target(words, 0);
+  if (target.ok() || words == "cpu") return target;
 #else
-  if (words != "cpu") return parse_target(words);
-  return not_built(words, "SPLITKV_CPU");
+  if (words == "cpu") return not_built(words, "SPLITKV_CPU");
 #endif
+  return parse_target(words);
 }
 
 }  // namespace

@@ -176,10 +176,11 @@ double median(std::vector<double> values) {
   return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-Result<Execution> execute(const ExecutePlan& plan, const Problem& problem, const Inputs& inputs) {
+Result<Execution> execute(Runtime& runtime, const ExecutePlan& plan, const Problem& problem,
+                          const Inputs& inputs) {
   const Result<Kernel> kernel = guarded([&] {
-    return Runtime().prepare(plan.device, print(problem), {inputs.batch, inputs.capacity},
-                             plan.schedule);
+    return runtime.prepare(plan.device, print(problem), {inputs.batch, inputs.capacity},
+                           plan.schedule);
   });
   if (!kernel) return kernel.error();
   Result<Execution> described = guarded([&] { return describe(*kernel, inputs.batch); });

@@ -7,6 +7,7 @@
 
 #include "compiler/problem.hpp"
 #include "compiler/result.hpp"
+#include "runtime/splitkv.hpp"
 #include "tools/splitkv/inputs.hpp"
 
 namespace splitkv::tool {
@@ -36,7 +37,8 @@ struct Execution {
 
 double median(std::vector<double> values);
 
-// out, lse and scratch are poisoned before every run.
-Result<Execution> execute(const ExecutePlan& plan, const Problem& problem, const Inputs& inputs);
+// Prepares in `runtime`. out, lse and scratch are poisoned before every run.
+Result<Execution> execute(Runtime& runtime, const ExecutePlan& plan, const Problem& problem,
+                          const Inputs& inputs);
 
 }  // namespace splitkv::tool

@@ -7,6 +7,7 @@
 
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
+#include "tools/splitkv/guarded.hpp"
 #include "tools/splitkv/npy.hpp"
 #include "tools/splitkv/verb.hpp"
 
@@ -65,12 +66,18 @@ Outcome write_results(const RunOptions& options, const Problem& problem, const I
   return write_npy(options.lse, {inputs.batch, problem.q_heads}, execution.lse);
 }
 
+// Where runs happen: the runtime keeps what was compiled for a later variant.
+struct Place {
+  Runtime runtime;
+  std::string device;
+};
+
 // One variant: runs, prints, judges. The value is the exit status.
-Result<int> run_variant(const RunOptions& options, const std::string& device,
+Result<int> run_variant(const RunOptions& options, Place& place, const std::string& words,
                         const Problem& problem, const Inputs& inputs,
                         const std::vector<Expected>& expected) {
-  const ExecutePlan plan{device, options.schedule, options.repeat, options.seed};
-  const Result<Execution> execution = execute(plan, problem, inputs);
+  const ExecutePlan plan{place.device, words, options.repeat, options.seed};
+  const Result<Execution> execution = execute(place.runtime, plan, problem, inputs);
   if (!execution) return execution.error();
   const Result<Schedule> schedule = parse_schedule(execution->schedule);
   if (!schedule) return schedule.error();
@@ -100,10 +107,9 @@ Outcome check_lse_wanted(const RunOptions& options, const Problem& problem) {
                   options.lse.empty() ? "--expect-lse" : "--lse"));
 }
 
-Result<int> run_problem(const RunOptions& options, const std::string& device,
-                        const Problem& problem) {
+Result<int> run_problem(const RunOptions& options, Place& place, const Problem& problem) {
   if (const Outcome wanted = check_lse_wanted(options, problem); !wanted) return wanted.error();
-  const Result<Target> target = chosen_target(device);
+  const Result<Target> target = chosen_target(place.device);
   if (!target) return target.error();
   if (const auto refusal = verify(problem, *target)) return to_error(*refusal);
   const Result<Inputs> inputs = make_inputs(options, problem);
@@ -111,11 +117,15 @@ Result<int> run_problem(const RunOptions& options, const std::string& device,
   print_inputs(options, problem, *inputs);
   const auto expected = expectations(options, problem, *inputs);
   if (!expected) return expected.error();
+  const std::vector<std::string> schedules =
+      options.schedules.empty() ? std::vector<std::string>{""} : options.schedules;
   int status = kExitOk;
   for (const Problem& variant : variants(options, problem)) {
-    const Result<int> ran = run_variant(options, device, variant, *inputs, *expected);
-    if (!ran) return ran.error();
-    if (*ran != kExitOk) status = *ran;
+    for (const std::string& words : schedules) {
+      const Result<int> ran = run_variant(options, place, words, variant, *inputs, *expected);
+      if (!ran) return ran.error();
+      if (*ran != kExitOk) status = *ran;
+    }
   }
   return status;
 }
@@ -126,10 +136,13 @@ Result<int> run(const RunOptions& options) {
   if (!problems) return problems.error();
   const Result<std::string> device = chosen_device(options.target);
   if (!device) return device.error();
+  Result<Runtime> runtime = guarded([] { return Runtime(); });
+  if (!runtime) return runtime.error();
+  Place place{std::move(*runtime), *device};
   int status = kExitOk;
   for (const ModelProblem& part : *problems) {
     if (part.layers > 0) fmt::print("layers    {} ({})\n", part.layers, part.which);
-    const Result<int> ran = run_problem(options, *device, part.problem);
+    const Result<int> ran = run_problem(options, place, part.problem);
     if (!ran) return ran.error();
     if (*ran != kExitOk) status = *ran;
   }
@@ -146,12 +159,16 @@ void add_run(CLI::App& app, int& status) {
   verb->add_option("--model", options->problem.model, "a Hugging Face config.json, or its folder");
   verb->add_option("--batch", options->batch, "batch rows");
   verb->add_option("--kv-len", options->kv_len, "tokens: one for all rows, or one a row")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   verb->add_option("--target", options->target,
                    "cpu, cpu:NAME, cuda, cuda:N; by default cuda where a device is, else cpu");
-  verb->add_option("--schedule", options->schedule, "a schedule, or some of its words");
+  verb->add_option("--schedule", options->schedules,
+                   "a schedule, or some of its words; given again, each runs in turn")
+      ->allow_extra_args(false);
   verb->add_option("--merge", options->merges, "mlo, lse, or mlo,lse to run each in turn")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   verb->add_option("--seed", options->seed, "of generated inputs and of the page shuffle");
   verb->add_option("--repeat", options->repeat, "timed runs");
   verb->add_flag("--check", options->check, "compare with an fp64 two-pass reference");

@@ -19,8 +19,8 @@ struct RunOptions {
   int64_t batch = 0;  // 0: as many as lengths or files say
   std::vector<int64_t> kv_len;
   std::string target;
-  std::string schedule;
-  std::vector<std::string> merges;  // each runs in turn; empty: as the problem says
+  std::vector<std::string> schedules;  // each runs in turn; empty: the library's choice
+  std::vector<std::string> merges;     // each runs in turn; empty: as the problem says
   uint64_t seed = 0;
   int repeat = 10;
   bool check = false;

@@ -44,6 +44,10 @@ Outcome check_outputs(const RunOptions& options) {
     return bad("--merge", fmt::format("{},{}", options.merges[0], options.merges[1]),
                "--out and --lse hold one run; one variant would fit");
   }
+  if (writes && options.schedules.size() > 1) {
+    return bad("--schedule", options.schedules[1],
+               "is the second; --out and --lse hold one run, and one schedule would fit");
+  }
   return Unit{};
 }
 

@@ -1,0 +1,151 @@
+// The CPU side of the runtime: compiled modules by key, and runs over the library's thread pool or
+// the caller's parallel_for.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "runtime/cpu/cpu_module.hpp"
+#include "runtime/cpu/host.hpp"
+#include "runtime/cpu/orc_interface.h"
+#include "runtime/cpu/workers.hpp"
+#include "runtime/platform.hpp"
+#include "runtime/saved_source.hpp"
+#include "runtime/single_flight.hpp"
+
+namespace splitkv {
+namespace {
+
+// How blocks are spread over threads; shared by all kernels of a runtime, which it may outlive.
+class Spread {
+ public:
+  explicit Spread(const RuntimeOptions& options)
+      : call_(options.parallel_for), user_(options.parallel_for_user) {
+    if (call_ != nullptr) return;
+    const int threads = options.threads > 0 ? options.threads : usable_threads();
+    workers_ = std::make_unique<Workers>(threads);
+  }
+
+  void parallel_for(int64_t n, void (*body)(void* context, int64_t i), void* context) const {
+    if (call_ != nullptr) {
+      call_(user_, n, body, context);
+    } else {
+      workers_->parallel_for(n, body, context);
+    }
+  }
+
+ private:
+  void (*call_)(void*, int64_t, void (*)(void*, int64_t), void*);
+  void* user_;
+  std::unique_ptr<Workers> workers_;
+};
+
+// One grid of blocks as the context of parallel_for's body.
+struct Grid {
+  CpuModule::Entry entry;
+  const LaunchArgs* args;
+
+  static void run_block(void* context, int64_t block) {
+    const Grid& grid = *static_cast<const Grid*>(context);
+    grid.entry(grid.args, block);
+  }
+};
+
+class CpuCode final : public LoadedCode {
+ public:
+  CpuCode(std::shared_ptr<const CpuModule> module, std::shared_ptr<const Spread> spread)
+      : module_(std::move(module)), spread_(std::move(spread)) {}
+
+  CodeFacts facts() const override { return {.module_bytes = module_->code_bytes()}; }
+
+  Outcome run(const LaunchArgs& args, const LaunchShape& shape, void*) const override {
+    Grid split{module_->split(), &args};
+    spread_->parallel_for(shape.split_blocks, &Grid::run_block, &split);
+    if (shape.reduce_blocks > 0) {
+      Grid reduce{module_->reduce(), &args};
+      spread_->parallel_for(shape.reduce_blocks, &Grid::run_block, &reduce);
+    }
+    return Unit{};
+  }
+
+  Outcome run_part(const LaunchArgs& args, const LaunchShape& shape, int64_t part,
+                   int64_t parts) const override {
+    for (int64_t block = part; block < shape.split_blocks; block += parts) {
+      module_->split()(&args, block);
+    }
+    return Unit{};
+  }
+
+  Outcome zero(void* data, size_t bytes, void*) const override {
+    std::memset(data, 0, bytes);
+    return Unit{};
+  }
+
+ private:
+  std::shared_ptr<const CpuModule> module_;
+  std::shared_ptr<const Spread> spread_;
+};
+
+class CpuPlatform final : public Platform {
+ public:
+  explicit CpuPlatform(Services& services) : services_(services) {}
+
+  Result<Target> target_of(const std::string& device) override {
+    return resolve_cpu_target(device, services_.options.threads);
+  }
+
+  Result<Loaded> load(const LoadRequest& request) override {
+    Loaded loaded;
+    loaded.key = kernel_key(
+        request.source,
+        {.compiler = fmt::format("LLVM 19, interface {}", SPLITKV_ORC_VERSION),
+         .options = {},
+         .arch = fmt::format("{} {} bits", request.target.arch, request.target.vector_bits)});
+    const auto module =
+        modules_.get(loaded.key.digest, [&] { return compile(request, loaded.key); });
+    if (!module) return module.error();
+    loaded.from_memory = !module->made;
+    loaded.compile_ms = module->value->compile_ms();
+    if (loaded.from_memory) services_.counters.count_hit();
+    loaded.code = std::make_shared<const CpuCode>(module->value, spread());
+    return loaded;
+  }
+
+ private:
+  Result<std::shared_ptr<const CpuModule>> compile(const LoadRequest& request,
+                                                   const KernelKey& key) {
+    if (services_.options.no_jit) return jit_is_off(key);
+    Result<CpuModule> module = compile_cpu(request.source, request.target);
+    if (!module) {
+      services_.counters.count_failure();
+      Error error = module.error();
+      if (error.status == Status::compile_failed) {
+        error.message += "\nsource: " + save_source(request.source);
+      }
+      return error;
+    }
+    services_.counters.count_compile(module->compile_ms());
+    services_.log.info(fmt::format("compiled {} for {} with LLVM in {:.0f} ms", key.digest,
+                                   print(request.target), module->compile_ms()));
+    return std::make_shared<const CpuModule>(*std::move(module));
+  }
+
+  // Threads are started when the first CPU kernel is prepared.
+  std::shared_ptr<const Spread> spread() {
+    const std::lock_guard lock(spread_mutex_);
+    if (spread_ == nullptr) spread_ = std::make_shared<const Spread>(services_.options);
+    return spread_;
+  }
+
+  Services& services_;
+  SingleFlight<std::shared_ptr<const CpuModule>> modules_;
+  std::mutex spread_mutex_;
+  std::shared_ptr<const Spread> spread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Platform> make_cpu_platform(Services& services) {
+  return std::make_unique<CpuPlatform>(services);
+}
+
+}  // namespace splitkv

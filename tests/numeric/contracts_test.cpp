@@ -1,0 +1,217 @@
+// The contracts of docs/design.md, one by one, on whichever device the numeric tests run. Inputs
+// are poisoned with NaN outside every row's keys, outputs and scratch before every run.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "compiler/text.hpp"
+#include "compiler/verifier.hpp"
+#include "tests/numeric/test_device.hpp"
+
+namespace splitkv {
+namespace {
+
+using testing_support::Judged;
+using testing_support::run_and_judge;
+using testing_support::test_device;
+
+Problem problem_of(const std::string& text) {
+  const auto problem = parse_problem(text);
+  EXPECT_TRUE(problem.ok()) << (problem ? "" : problem.error().message);
+  return *problem;
+}
+
+// Runs and expects the accuracy contract; gives the execution for more questions.
+Judged expect_right(const std::string& text, const std::string& schedule,
+                    const std::vector<int32_t>& kv_len, uint64_t seed = 1) {
+  SCOPED_TRACE(text + " | " + schedule + " | " + fmt::format("{} rows", kv_len.size()));
+  Judged judged = run_and_judge(test_device(), problem_of(text), schedule, kv_len, seed);
+  EXPECT_EQ(judged.failure, "");
+  EXPECT_TRUE(judged.accuracy.out_ok) << judged.accuracy.out_relative_l2;
+  EXPECT_TRUE(judged.accuracy.lse_ok) << judged.accuracy.lse_error;
+  return judged;
+}
+
+const char* const schedules[] = {
+    "partition=fixed splits=1",
+    "partition=fixed splits=2 reduce=kernel",
+    "partition=fixed splits=8 reduce=last_block",
+    "partition=strided splits=3 reduce=kernel",
+    "partition=strided splits=64 reduce=last_block",
+    "partition=flat blocks=7 reduce=kernel",
+    "partition=flat blocks=64 reduce=last_block",
+};
+
+TEST(EmptyRows, AreZeroWithAnLseOfMinusInfinityUnderEverySchedule) {
+  for (const char* type : {"fp32", "fp16", "bf16"}) {
+    for (const char* schedule : schedules) {
+      for (const char* merge : {"mlo", "lse"}) {
+        const std::string text =
+            fmt::format("q={} heads=4/2 dim=64 lse=natural merge={}", type, merge);
+        const Judged judged = expect_right(text, schedule, {0, 1, 5, 0});
+        ASSERT_EQ(judged.execution.lse.size(), 16u);
+        for (int head = 0; head < 4; ++head) {
+          for (int row : {0, 3}) {
+            EXPECT_EQ(judged.execution.lse[size_t(row * 4 + head)],
+                      -std::numeric_limits<float>::infinity());
+            for (int d = 0; d < 64; ++d) {
+              const float value = judged.execution.out[size_t((row * 4 + head) * 64 + d)];
+              EXPECT_EQ(value, 0.0f);
+              EXPECT_FALSE(std::signbit(value));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(EmptyRows, AGraphBatchOf64WithOneRealRowWritesThe63Others) {
+  std::vector<int32_t> lengths(64, 0);
+  lengths[17] = 300;
+  for (const char* schedule : schedules) expect_right("q=bf16 heads=8/2 dim=64", schedule, lengths);
+}
+
+TEST(Tails, EveryLengthFrom1To300) {
+  std::vector<int32_t> lengths;
+  for (int32_t length = 1; length <= 300; ++length) lengths.push_back(length);
+  for (const char* layout : {"bhtd", "bthd", "paged:16:nhd"}) {
+    for (const char* schedule : schedules) {
+      expect_right(fmt::format("q=fp16 heads=2/1 dim=64 kv_layout={} lse=natural", layout),
+                   schedule, lengths);
+    }
+  }
+}
+
+TEST(Pages, AnyPageSizeAtItsEdges) {
+  for (int page : {1, 2, 3, 16, 19, 48, 64, 96, 256, 784, 1056}) {
+    for (const char* order : {"nhd", "hnd"}) {
+      expect_right(
+          fmt::format("q=bf16 heads=4/2 dim=64 kv_layout=paged:{}:{} lse=natural", page, order),
+          "partition=flat blocks=5 reduce=last_block", {1, page - 1, page, page + 1, 2 * page + 3});
+    }
+  }
+}
+
+TEST(Groups, AnyGroupSize) {
+  for (int group :
+       {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 24, 32, 40, 64, 71, 128}) {
+    for (int kv_heads : {1, 3}) {
+      expect_right(fmt::format("q=bf16 heads={}/{} dim=64 lse=natural", group * kv_heads, kv_heads),
+                   "partition=fixed splits=3 reduce=kernel", {200, 33});
+    }
+  }
+}
+
+TEST(Dims, EveryMultipleOf8UpTo256AndUnequalOnes) {
+  for (int dim = 8; dim <= 256; dim += 8) {
+    expect_right(fmt::format("q=fp32 heads=3/1 dim={} lse=natural", dim),
+                 "partition=strided splits=3 reduce=last_block", {150});
+  }
+  for (const char* dims : {"192/128", "8/256", "256/8", "40/72"}) {
+    expect_right(fmt::format("q=bf16 heads=3/1 dim={} lse=natural", dims),
+                 "partition=fixed splits=4 reduce=kernel", {150, 7});
+  }
+}
+
+// V of key i is one-hot at dim i % dim in the reference inputs of this test only through its
+// values: the reference sees exactly `window` keys, so one key too many or few is far outside the
+// tolerance.
+TEST(Window, KeepsExactlyTheNewestKeys) {
+  for (int window : {1, 127, 128, 129, 1000, 2000}) {
+    for (const char* schedule : schedules) {
+      expect_right(fmt::format("q=fp32 heads=2/1 dim=64 window={} lse=natural", window), schedule,
+                   {127, 128, 129, 1000, 1, 0});
+    }
+  }
+}
+
+TEST(Window, PagesWhollyBeforeItAreNeverLookedUp) {
+  // Their slots in the table hold an id that no page has.
+  for (const char* schedule : schedules) {
+    expect_right("q=bf16 heads=2/1 dim=64 kv_layout=paged:16:nhd window=128 lse=natural", schedule,
+                 {1000, 130, 5});
+  }
+}
+
+TEST(Softcap, IsAppliedAfterTheScale) {
+  expect_right("q=fp32 heads=2/1 dim=64 scale=3 softcap=1 lse=natural", "partition=fixed splits=2",
+               {100, 3});
+  expect_right("q=bf16 heads=2/1 dim=64 softcap=30 window=17 lse=base2", "partition=fixed splits=2",
+               {100, 3});
+}
+
+// An option that changes the mathematics changes the output.
+TEST(Options, AreHonouredNotIgnored) {
+  const std::string plain = "q=fp32 heads=2/1 dim=64 lse=natural";
+  const auto out = [&](const std::string& words) {
+    return expect_right(plain + words, "partition=fixed splits=2", {100}).execution;
+  };
+  const auto base = out("");
+  for (const char* words : {" scale=0.5", " softcap=0.5", " window=50"}) {
+    EXPECT_NE(base.out, out(words).out) << words;
+  }
+  Problem base2 = problem_of(plain);
+  base2.lse = LseOutput::base2;
+  const Judged judged = run_and_judge(test_device(), base2, "partition=fixed splits=2", {100}, 1);
+  ASSERT_EQ(judged.failure, "");
+  for (size_t i = 0; i < base.lse.size(); ++i) {
+    EXPECT_NEAR(judged.execution.lse[i], base.lse[i] * std::log2(std::exp(1.0f)), 1e-4);
+  }
+}
+
+TEST(Merge, SingleKvHeadWithSeveralSplits) {
+  for (const char* heads : {"4/1", "1/1"}) {
+    for (int splits : {2, 3}) {
+      expect_right(fmt::format("q=bf16 heads={} dim=128 lse=natural", heads),
+                   fmt::format("partition=fixed splits={} reduce=kernel", splits), {777});
+    }
+  }
+}
+
+TEST(Merge, BothVariantsAgreeOnLargeLogits) {
+  for (const char* merge : {"mlo", "lse"}) {
+    expect_right(fmt::format("q=fp32 heads=4/4 dim=64 scale=40 lse=natural merge={}", merge),
+                 "partition=fixed splits=64 reduce=kernel", {400});
+  }
+}
+
+TEST(Growth, EveryLengthOfAGrowingSequence) {
+  // The library's own choice of schedule, made once, serves every length.
+  std::vector<int32_t> lengths;
+  for (int32_t length = 1; length <= 2000; length += 13) lengths.push_back(length);
+  expect_right("q=bf16 heads=4/1 dim=64 kv_layout=paged:16:nhd lse=natural", "", lengths);
+}
+
+TEST(Grid, BatchesBeyond65535) {
+  std::vector<int32_t> lengths(70000);
+  for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = int32_t(i % 4);
+  for (const char* schedule : {"partition=fixed splits=2 reduce=kernel tile=8",
+                               "partition=flat blocks=99 reduce=last_block tile=8"}) {
+    expect_right("q=bf16 heads=1/1 dim=64", schedule, lengths);
+  }
+}
+
+TEST(Deterministic, ARowAloneAndInABatchHasTheSameBits) {
+  for (const char* merge : {"mlo", "lse"}) {
+    const std::string text =
+        fmt::format("q=bf16 heads=8/2 dim=64 lse=natural merge={} deterministic=on", merge);
+    // Generated values of a row depend on its place, so the row of interest is the first one.
+    const Judged alone = expect_right(text, "", {500});
+    for (const std::vector<int32_t>& lengths :
+         {std::vector<int32_t>{500, 3}, {500, 0, 70, 700}, {500, 500, 500, 1, 9, 33, 64, 65}}) {
+      const Judged batch = expect_right(text, "", lengths);
+      for (size_t i = 0; i < alone.execution.out.size(); ++i) {
+        ASSERT_EQ(alone.execution.out[i], batch.execution.out[i]);
+      }
+      for (size_t i = 0; i < alone.execution.lse.size(); ++i) {
+        ASSERT_EQ(alone.execution.lse[i], batch.execution.lse[i]);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace splitkv

@@ -1,0 +1,44 @@
+#include "tests/numeric/test_device.hpp"
+
+#include <cstdlib>
+
+#include "compiler/text.hpp"
+#include "tools/splitkv/partials.hpp"
+#include "tools/splitkv/verdict.hpp"
+
+namespace splitkv::testing_support {
+
+std::string test_device() {
+  const char* device = std::getenv("SPLITKV_TEST_DEVICE");
+  return device != nullptr ? device : "cpu";
+}
+
+Target test_target() {
+  const bool cpu = test_device().starts_with("cpu");
+  return *parse_target(cpu ? "cpu:x86-64-v3" : "cuda:sm_90a");
+}
+
+Judged run_and_judge(const std::string& device, const Problem& problem, const std::string& schedule,
+                     const std::vector<int32_t>& kv_len, uint64_t seed) {
+  Judged judged;
+  const tool::Inputs inputs = tool::generate_inputs(problem, kv_len, seed);
+  auto execution = tool::execute({device, schedule, 1, seed}, problem, inputs);
+  if (!execution) {
+    judged.failure = execution.error().message;
+    return judged;
+  }
+  judged.execution = std::move(*execution);
+  const auto chosen = parse_schedule(judged.execution.schedule);
+  if (!chosen) {
+    judged.failure = "the kernel's schedule does not parse: " + chosen.error().message;
+    return judged;
+  }
+  const bool lse_partials = tool::count_partials(problem, *chosen, kv_len).partials > 0 &&
+                            exchanged_merge(problem, *chosen) == Merge::lse;
+  const tool::Expected expected = tool::expect_from_reference(problem, inputs);
+  judged.accuracy = tool::judge(problem, judged.execution, expected,
+                                tool::tolerance_of(problem, lse_partials, expected));
+  return judged;
+}
+
+}  // namespace splitkv::testing_support

@@ -1,0 +1,32 @@
+// Which device the numeric tests run on, and one run of a problem there, judged.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/problem.hpp"
+#include "compiler/target.hpp"
+#include "tools/reference/accuracy.hpp"
+#include "tools/splitkv/execute.hpp"
+#include "tools/splitkv/inputs.hpp"
+
+namespace splitkv::testing_support {
+
+// SPLITKV_TEST_DEVICE: "cpu" (default), "cpu:x86-64-v2", "cuda:0", ...
+std::string test_device();
+
+// A target of the same kind to draw schedules for: legal on it is legal on the device.
+Target test_target();
+
+struct Judged {
+  std::string failure;  // empty: the run happened
+  tool::Execution execution;
+  reference::Accuracy accuracy;
+};
+
+// Generated inputs (poisoned outside every row's keys), run, compared with the fp64 reference.
+Judged run_and_judge(const std::string& device, const Problem& problem, const std::string& schedule,
+                     const std::vector<int32_t>& kv_len, uint64_t seed);
+
+}  // namespace splitkv::testing_support
