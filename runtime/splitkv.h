@@ -43,9 +43,10 @@ typedef enum splitkv_status {
   SPLITKV_UNSUPPORTED = 2,      /* a rule refuses the problem or schedule on this target */
   SPLITKV_NOT_PREPARED = 3,     /* the call would have to compile or load, and may not */
   SPLITKV_OUT_OF_MEMORY = 4,
-  SPLITKV_COMPILE_FAILED = 5,  /* message: log, options, where the source was saved */
-  SPLITKV_LIBRARY_MISSING = 6, /* message: every name tried for libcuda, libnvrtc or the CPU compiler */
-  SPLITKV_DEVICE_ERROR = 7,    /* message: the driver call and its error */
+  SPLITKV_COMPILE_FAILED = 5, /* message: log, options, where the source was saved */
+  SPLITKV_LIBRARY_MISSING =
+      6, /* message: every name tried for libcuda, libnvrtc or the CPU compiler */
+  SPLITKV_DEVICE_ERROR = 7, /* message: the driver call and its error */
   SPLITKV_INTERNAL = 8
 } splitkv_status;
 
@@ -85,9 +86,10 @@ typedef struct splitkv_options {
   /* Called for every log line, from any thread. NULL: the library is silent. */
   void (*log)(void* user, splitkv_log_level level, const char* line);
   void* log_user;
-  /* CPU target: run body(context, i) for every i in [0, n), in any order, on any threads, and return
-   * when all are done. NULL: a pool of the library's own with `threads` threads. */
-  void (*parallel_for)(void* user, int64_t n, void (*body)(void* context, int64_t i), void* context);
+  /* CPU target: run body(context, i) for every i in [0, n), in any order, on any threads, and
+   * return when all are done. NULL: a pool of the library's own with `threads` threads. */
+  void (*parallel_for)(void* user, int64_t n, void (*body)(void* context, int64_t i),
+                       void* context);
   void* parallel_for_user;
   int32_t threads; /* 0: as many as the process may use */
 } splitkv_options;
@@ -98,9 +100,9 @@ SPLITKV_API splitkv_status splitkv_open(const splitkv_options* options, splitkv_
 /* Kernels outlive their runtime: each holds what it needs. NULL is allowed. */
 SPLITKV_API void splitkv_close(splitkv_runtime* runtime);
 
-/* Microseconds; asks no device. target: "cuda:sm_90a", "cpu", "cpu:x86-64-v3", ... SPLITKV_OK when the
- * problem can be prepared there; SPLITKV_UNSUPPORTED with rule, field, value, limit and what would
- * fit in the message; SPLITKV_INVALID_ARGUMENT when a text does not parse. */
+/* Microseconds; asks no device. target: "cuda:sm_90a", "cpu", "cpu:x86-64-v3", ... SPLITKV_OK when
+ * the problem can be prepared there; SPLITKV_UNSUPPORTED with rule, field, value, limit and what
+ * would fit in the message; SPLITKV_INVALID_ARGUMENT when a text does not parse. */
 SPLITKV_API splitkv_status splitkv_supports(const char* problem, const char* target,
                                             splitkv_message* message);
 
@@ -116,10 +118,12 @@ typedef struct splitkv_workload {
 } splitkv_workload;
 
 /* Compiles (or finds in memory) and loads the kernels of `problem` on `device`: "cuda:0" (an
- * ordinal), "cpu", or "cpu:x86-64-v3" with an LLVM cpu name. schedule: NULL for the library's choice, a full
- * schedule text, or some of its words ("splits=7"), the others being the library's choice.
- * The environment variable SPLITKV_SCHEDULE overrides when `schedule` is NULL.
- * Afterwards nothing is lazy: functions are loaded and attributes set. */
+ * ordinal), "cpu", or "cpu:x86-64-v3" with an LLVM cpu name. schedule: NULL for the library's
+ * choice, a full schedule text, or some of its words ("splits=7"), the others being the library's
+ * choice. splits=N where that choice is flat means partition=fixed; a partition named without its
+ * splits or blocks keeps about the grid of the library's choice. The environment variable
+ * SPLITKV_SCHEDULE overrides when `schedule` is NULL. Afterwards nothing is lazy: functions are
+ * loaded and attributes set. */
 SPLITKV_API splitkv_status splitkv_prepare(splitkv_runtime* runtime, const char* device,
                                            const char* problem, const splitkv_workload* workload,
                                            const char* schedule, splitkv_kernel** kernel,
@@ -137,8 +141,8 @@ typedef struct splitkv_buffer_sizes {
 SPLITKV_API splitkv_status splitkv_sizes(const splitkv_kernel* kernel, int64_t max_batch,
                                          splitkv_buffer_sizes* sizes, splitkv_message* message);
 
-/* Zeroes `state` on the stream (CUDA) or at once (CPU). One state per stream in flight; again after a
- * failed launch. stream: a CUstream, NULL for the default one. */
+/* Zeroes `state` on the stream (CUDA) or at once (CPU). One state per stream in flight; again after
+ * a failed launch. stream: a CUstream, NULL for the default one. */
 SPLITKV_API splitkv_status splitkv_state_init(const splitkv_kernel* kernel, void* state,
                                               size_t state_bytes, void* stream,
                                               splitkv_message* message);
@@ -154,17 +158,18 @@ typedef struct splitkv_tensors {
   int64_t v_stride_block, v_stride_head, v_stride_token;
 } splitkv_tensors;
 
-/* Fills the strides of dense tensors in the problem's layout: bhtd and bthd with `capacity` tokens a
- * row; paged with pages dense in their order (capacity is not looked at). */
+/* Fills the strides of dense tensors in the problem's layout: bhtd and bthd with `capacity` tokens
+ * a row; paged with pages dense in their order (capacity is not looked at). */
 SPLITKV_API splitkv_status splitkv_dense_strides(const splitkv_kernel* kernel, int64_t capacity,
                                                  splitkv_tensors* tensors,
                                                  splitkv_message* message);
 
-/* A plain value: copy it, keep one per layer, redo it when pointers change. */
+/* A plain value: copy it, keep one per layer, redo it when pointers change. Good for every kernel
+ * of the same problem on the same device, whatever its schedule. */
 typedef struct splitkv_binding {
   size_t size;
   splitkv_tensors tensors;
-  uint64_t kernel_id; /* of the kernel it was checked against */
+  uint64_t kernel_id; /* of the problem and device it was checked for */
 } splitkv_binding;
 
 /* Refuses pointers and strides weaker than the problem's alignment class. */
@@ -177,9 +182,9 @@ SPLITKV_API splitkv_status splitkv_bind(const splitkv_kernel* kernel,
 typedef struct splitkv_args {
   size_t size;
   int64_t batch;
-  const void* q; /* [batch, q_heads, dim_qk] of the problem's q type */
-  int64_t q_stride_batch, q_stride_head; /* both 0: dense */
-  void* out;                             /* [batch, q_heads, dim_v] of the problem's out type */
+  const void* q;                             /* [batch, q_heads, dim_qk] of the problem's q type */
+  int64_t q_stride_batch, q_stride_head;     /* both 0: dense */
+  void* out;                                 /* [batch, q_heads, dim_v] of the problem's out type */
   int64_t out_stride_batch, out_stride_head; /* both 0: dense */
   float* lse;                                /* [batch, q_heads]; NULL exactly when lse=none */
   int64_t lse_stride_batch, lse_stride_head; /* both 0: dense */
@@ -188,17 +193,17 @@ typedef struct splitkv_args {
    * page_table + r * page_table_stride. Only ids of tokens that the row can see are read. */
   const int32_t* page_table;
   const int64_t* page_offset;
-  int64_t page_table_stride;
-  void* scratch; /* may be NULL when splitkv_sizes says 0 bytes */
+  int64_t page_table_stride; /* entries a row; looked at only when page_offset is NULL */
+  void* scratch;             /* may be NULL when splitkv_sizes says 0 bytes */
   size_t scratch_bytes;
   void* state;
   size_t state_bytes;
 } splitkv_args;
 
-/* Launches on the stream and returns: never compiles, tunes, allocates or synchronises. On the CPU it
- * returns when the result is there; stream must be NULL. Every element of out and lse is written:
- * rows without keys get out = 0, lse = -inf. Trusted, not checked: kv_len within the allocation, page ids in
- * range, finite keys inside a row's interval. */
+/* Launches on the stream and returns: never compiles, tunes, allocates or synchronises. On the CPU
+ * it returns when the result is there; stream must be NULL. Every element of out and lse is
+ * written: rows without keys get out = 0, lse = -inf. Trusted, not checked: kv_len within the
+ * allocation, page ids in range, finite keys inside a row's interval. */
 SPLITKV_API splitkv_status splitkv_run(const splitkv_kernel* kernel, const splitkv_binding* binding,
                                        const splitkv_args* args, void* stream,
                                        splitkv_message* message);
@@ -224,10 +229,10 @@ typedef struct splitkv_kernel_info {
   int32_t from_memory;  /* 1: found in memory, nothing was compiled by this prepare */
   double compile_ms;    /* of the compile that made it */
   size_t module_bytes;
-  int32_t registers_split, registers_reduce; /* CUDA; 0 on the CPU */
-  int32_t local_bytes_split, local_bytes_reduce;   /* spills and stack, bytes a thread */
-  int64_t smem_bytes;                              /* of a split block */
-  int32_t kernels_per_run; /* launches: 1 or 2 */
+  int32_t registers_split, registers_reduce;     /* CUDA; 0 on the CPU */
+  int32_t local_bytes_split, local_bytes_reduce; /* spills and stack, bytes a thread */
+  int64_t smem_bytes;                            /* of a split block */
+  int32_t kernels_per_run;                       /* launches: 1 or 2 */
 } splitkv_kernel_info;
 
 SPLITKV_API splitkv_status splitkv_get_kernel_info(const splitkv_kernel* kernel,

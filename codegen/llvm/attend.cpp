@@ -15,12 +15,13 @@ constexpr int kStackAlign = 64;
 PieceState emit_state(ir::Writer& w, const KernelPlan& plan) {
   const int rows = plan.schedule.rows;
   PieceState state;
-  state.q = w.stack({plan.dot}, int64_t(rows) * plan.padded_qk, kStackAlign, "q");
+  state.q = w.stack({plan.real}, int64_t(rows) * plan.padded_qk, kStackAlign, "q");
   state.m = w.stack(ir::f32, rows, kStackAlign, "m");
   state.l = w.stack(ir::f32, rows, kStackAlign, "l");
   state.acc = w.stack(ir::f32, int64_t(rows) * plan.padded_v, kStackAlign, "acc");
   state.rescale = w.stack(ir::f32, rows, kStackAlign, "rescale");
-  state.scores = w.stack(ir::f32, int64_t(rows) * plan.padded_keys, kStackAlign, "scores");
+  state.scores = w.stack({plan.real}, int64_t(rows) * plan.padded_keys, kStackAlign, "scores");
+  state.weights = w.stack(ir::f32, int64_t(rows) * plan.padded_keys, kStackAlign, "weights");
   if (is_paged(plan.problem)) {
     state.k_at = w.stack(ir::pointer, plan.padded_keys, kStackAlign, "k_at");
     state.v_at = w.stack(ir::pointer, plan.padded_keys, kStackAlign, "v_at");
@@ -58,15 +59,15 @@ void emit_load_queries(const AttendContext& c) {
               w.mul(asked.head, stride_head, "q.head"), "q.offset");
     const Value size = i64_constant(size_bytes(problem.q_dtype));
     const Value from = w.byte_offset(q, w.mul(offset, size, "q.bytes"), "q.row.all");
-    const Value to = emit_row_at(w, c.state.q, {c.plan.dot}, row, c.plan.padded_qk, "q.row");
+    const Value to = emit_row_at(w, c.state.q, {c.plan.real}, row, c.plan.padded_qk, "q.row");
     emit_chunks(w, problem.dim_qk, c.plan.lanes, [&](const Value& first, int lanes) {
       const Value at = w.byte_offset(from, w.mul(first, size, "dim.bytes"), "q.at");
       Value value = emit_load_elements(w, problem.q_dtype, c.plan.native_half, at, lanes,
                                        size_bytes(problem.q_dtype), "q.value");
-      const ir::Type type{c.plan.dot, lanes};
-      if (c.plan.dot == ir::Element::f64) value = w.cast("fpext", value, type, "q.double");
+      const ir::Type type{c.plan.real, lanes};
+      if (c.plan.real == ir::Element::f64) value = w.cast("fpext", value, type, "q.double");
       w.store(w.widen(value, c.plan.lanes, "q.padded"),
-              w.element(to, {c.plan.dot}, first, "q.row.at"), ir::element_bytes(c.plan.dot));
+              w.element(to, {c.plan.real}, first, "q.row.at"), ir::element_bytes(c.plan.real));
     });
     w.store(ir::infinity(ir::f32, true), w.element(c.state.m, ir::f32, row, "m.at"), 4);
     w.store(f32_constant(0), w.element(c.state.l, ir::f32, row, "l.at"), 4);

@@ -9,10 +9,11 @@ namespace splitkv::llvm_codegen {
 // Stack memory of a piece. Rows are the `rows` of a row block; rows beyond the group repeat its
 // last row and are never written out.
 struct PieceState {
-  ir::Value q;           // [rows][padded_qk] of plan.dot, zeros from dim_qk on
+  ir::Value q;           // [rows][padded_qk] of plan.real, zeros from dim_qk on
   ir::Value m, l, acc;   // [rows], [rows], [rows][padded_v]
   ir::Value rescale;     // [rows]: what the block's new maximum does to l and acc
-  ir::Value scores;      // [rows][padded_keys]: q.k, then the weights 2^(s - m)
+  ir::Value scores;      // [rows][padded_keys] of plan.real: q.k, then the log2 score
+  ir::Value weights;     // [rows][padded_keys]: 2^(s - m)
   ir::Value k_at, v_at;  // paged: [padded_keys] addresses
 };
 

@@ -40,7 +40,7 @@ std::vector<Value> emit_dot_chunk(const AttendContext& c, const std::vector<Valu
   ir::Writer& w = c.w;
   const DType dtype = c.plan.problem.k_dtype;
   const int rows = c.plan.schedule.rows, unroll = int(keys.size());
-  const ir::Type dot{c.plan.dot, c.plan.lanes};
+  const ir::Type dot{c.plan.real, c.plan.lanes};
   const Value bytes = w.mul(first, i64_constant(size_bytes(dtype)), "dim.bytes");
   std::vector<Value> k(unroll);
   for (int u = 0; u < unroll; ++u) {
@@ -48,15 +48,15 @@ std::vector<Value> emit_dot_chunk(const AttendContext& c, const std::vector<Valu
     k[u] = emit_load_elements(w, dtype, c.plan.native_half,
                               w.byte_offset(keys[u], bytes, name + ".at"), lanes,
                               chunk_align(c.plan, dtype, lanes), name);
-    if (c.plan.dot == ir::Element::f64)
-      k[u] = w.cast("fpext", k[u], {c.plan.dot, lanes}, name + ".double");
+    if (c.plan.real == ir::Element::f64)
+      k[u] = w.cast("fpext", k[u], {c.plan.real, lanes}, name + ".double");
     k[u] = w.widen(k[u], c.plan.lanes, name + ".padded");
   }
   for (int r = 0; r < rows; ++r) {
-    const Value row = emit_row_at(w, c.state.q, {c.plan.dot}, i64_constant(r), c.plan.padded_qk,
+    const Value row = emit_row_at(w, c.state.q, {c.plan.real}, i64_constant(r), c.plan.padded_qk,
                                   numbered("q.row", r));
-    const Value q = w.load(dot, w.element(row, {c.plan.dot}, first, numbered("q", r) + ".at"),
-                           ir::element_bytes(c.plan.dot), numbered("q", r));
+    const Value q = w.load(dot, w.element(row, {c.plan.real}, first, numbered("q", r) + ".at"),
+                           ir::element_bytes(c.plan.real), numbered("q", r));
     for (int u = 0; u < unroll; ++u) {
       Value& sum = sums[u * rows + r];
       sum = w.mul_add(q, k[u], sum, "dot.next");
@@ -71,7 +71,7 @@ void emit_dots(const AttendContext& c, const KeyBlock& block) {
   ir::Writer& w = c.w;
   const int rows = c.plan.schedule.rows, unroll = c.plan.schedule.unroll, lanes = c.plan.lanes;
   const int dim = c.plan.problem.dim_qk, whole = dim / lanes * lanes;
-  const ir::Type dot{c.plan.dot, lanes};
+  const ir::Type dot{c.plan.real, lanes};
   w.comment("q.k of every row and key, several keys at a time; the last key stands in beyond it");
   const Value last = w.sub(block.count, i64_constant(1), "key.last");
   w.loop("key", i64_constant(0), block.count, i64_constant(unroll), [&](const Value& key) {
@@ -91,13 +91,13 @@ void emit_dots(const AttendContext& c, const KeyBlock& block) {
     }
     if (whole < dim) sums = emit_dot_chunk(c, keys, sums, i64_constant(whole), dim - whole);
     for (int r = 0; r < rows; ++r) {
-      const Value to = emit_row_at(w, c.state.scores, ir::f32, i64_constant(r), c.plan.padded_keys,
-                                   numbered("scores.row", r));
-      const Value to_key = w.element(to, ir::f32, key, numbered("scores", r) + ".at");
+      const Value to = emit_row_at(w, c.state.scores, {c.plan.real}, i64_constant(r),
+                                   c.plan.padded_keys, numbered("scores.row", r));
+      const Value to_key = w.element(to, {c.plan.real}, key, numbered("scores", r) + ".at");
       for (int u = 0; u < unroll; ++u) {
-        Value sum = w.sum_lanes(sums[u * rows + r], "dot.sum");
-        if (c.plan.dot == ir::Element::f64) sum = w.cast("fptrunc", sum, ir::f32, "dot.single");
-        w.store(sum, w.element(to_key, ir::f32, i64_constant(u), "score.at"), 4);
+        const Value sum = w.sum_lanes(sums[u * rows + r], "dot.sum");
+        w.store(sum, w.element(to_key, {c.plan.real}, i64_constant(u), "score.at"),
+                ir::element_bytes(c.plan.real));
       }
     }
   });
@@ -128,23 +128,24 @@ Value emit_masked_scores(const AttendContext& c, const KeyBlock& block, const Qu
         return c.sequence.batch_row;
     }
   };
-  const Value score = emit_score(w, c.plan.log2_score, lanes, leaf);
+  const Value score = emit_score(w, c.plan.log2_score, dots.type, leaf);
   Value visible = w.compare("lt", in_block, w.splat(block.count, lanes), "in_block");
   if (!is_constant(c.plan.mask, 1)) {
-    visible = w.bit_and(visible, emit_condition(w, c.plan.mask, lanes, leaf), "visible");
+    visible = w.bit_and(visible, emit_condition(w, c.plan.mask, dots.type, leaf), "visible");
   }
   return w.select(visible, score, ir::infinity(score.type, true), "score.masked");
 }
 
 struct RowPlaces {
-  Value scores, m, l, rescale;
+  Value scores, weights, m, l, rescale;
 };
 
-// The block's largest score of a row, with the scores left in place of the dot products.
+// The block's largest score of a row, rounded to fp32, with the scores left in place of the dot
+// products. Any m near the largest score serves: weights are relative to the rounded one.
 Value emit_block_maximum(const AttendContext& c, const KeyBlock& block, const RowPlaces& places,
                          const Value& row) {
   ir::Writer& w = c.w;
-  const ir::Type type{ir::Element::f32, c.plan.lanes};
+  const ir::Type type{c.plan.real, c.plan.lanes};
   const Value before =
       w.mul(c.sequence.row_block, i64_constant(c.plan.schedule.rows), "rows.before");
   const QueryRow asked = emit_query_row(w, c.plan, c.sequence, w.add(before, row, "group.row"));
@@ -154,31 +155,35 @@ Value emit_block_maximum(const AttendContext& c, const KeyBlock& block, const Ro
       w.loop("scored", i64_constant(0), block.count, i64_constant(c.plan.lanes),
              {{"score.largest", ir::infinity(type, true)}},
              [&](const Value& index, const std::vector<Value>& carried) -> std::vector<Value> {
-               const Value at = w.element(places.scores, ir::f32, index, "dots.at");
-               const Value dots = w.load(type, at, 4, "dots");
+               const Value at = w.element(places.scores, {c.plan.real}, index, "dots.at");
+               const Value dots = w.load(type, at, ir::element_bytes(c.plan.real), "dots");
                const Value score = emit_masked_scores(c, block, asked, query_pos, index, dots);
-               w.store(score, at, 4);
+               w.store(score, at, ir::element_bytes(c.plan.real));
                return {w.max(score, carried[0], "score.largest.next")};
              });
-  return w.max_lanes(largest[0], "block.largest");
+  return w.cast(c.plan.real == ir::Element::f64 ? "fptrunc" : "bitcast",
+                w.max_lanes(largest[0], "block.largest"), ir::f32, "block.largest.single");
 }
 
-// scores become weights 2^(score - m); their sum.
+// The weights 2^(score - m) and their sum.
 Value emit_weights(const AttendContext& c, const KeyBlock& block, const RowPlaces& places,
                    const Value& m) {
   ir::Writer& w = c.w;
   const ir::Type type{ir::Element::f32, c.plan.lanes};
-  const auto sums =
-      w.loop("weighed", i64_constant(0), block.count, i64_constant(c.plan.lanes),
-             {{"weight.sum", ir::float_constant(type, 0)}},
-             [&](const Value& index, const std::vector<Value>& carried) -> std::vector<Value> {
-               const Value at = w.element(places.scores, ir::f32, index, "weights.at");
-               const Value score = w.load(type, at, 4, "score");
-               const Value weight =
-                   emit_exp2_nonpositive(w, w.sub(score, w.splat(m, c.plan.lanes), "score.less"));
-               w.store(weight, at, 4);
-               return {w.add(carried[0], weight, "weight.sum.next")};
-             });
+  const ir::Type real{c.plan.real, c.plan.lanes};
+  const Value base = w.cast("fpext", m, {real.element}, "m.real");
+  const auto sums = w.loop(
+      "weighed", i64_constant(0), block.count, i64_constant(c.plan.lanes),
+      {{"weight.sum", ir::float_constant(type, 0)}},
+      [&](const Value& index, const std::vector<Value>& carried) -> std::vector<Value> {
+        const Value score =
+            w.load(real, w.element(places.scores, {real.element}, index, "scores.at"),
+                   ir::element_bytes(real.element), "score");
+        const Value less = w.sub(score, base, "score.less");
+        const Value weight = emit_exp2_nonpositive(w, w.cast("fptrunc", less, type, "exponent"));
+        w.store(weight, w.element(places.weights, ir::f32, index, "weights.at"), 4);
+        return {w.add(carried[0], weight, "weight.sum.next")};
+      });
   return w.sum_lanes(sums[0], "block.sum");
 }
 
@@ -190,7 +195,8 @@ void emit_softmax(const AttendContext& c, const KeyBlock& block) {
   w.loop("row", i64_constant(0), i64_constant(c.plan.schedule.rows), i64_constant(1),
          [&](const Value& row) {
            const RowPlaces places{
-               emit_row_at(w, c.state.scores, ir::f32, row, c.plan.padded_keys, "scores.row"),
+               emit_row_at(w, c.state.scores, {c.plan.real}, row, c.plan.padded_keys, "scores.row"),
+               emit_row_at(w, c.state.weights, ir::f32, row, c.plan.padded_keys, "weights.row"),
                w.element(c.state.m, ir::f32, row, "m.at"),
                w.element(c.state.l, ir::f32, row, "l.at"),
                w.element(c.state.rescale, ir::f32, row, "rescale.at")};

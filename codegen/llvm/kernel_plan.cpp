@@ -31,9 +31,10 @@ KernelPlan plan_kernel(const Problem& problem, const Schedule& schedule, const T
   plan.first_visible = first_visible_key_of(problem);
   plan.lanes = target.vector_bits / 32;
   plan.native_half = converts_half(target);
-  // An fp32 sum of fp32 products that cancel is off by more than the accuracy contract at scores of
-  // several hundred; products of narrower types are exact in fp32 and their contract is wider.
-  plan.dot = problem.k_dtype == DType::fp32 ? ir::Element::f64 : ir::Element::f32;
+  // At scores of several hundred an fp32 score is too coarse for fp32's accuracy contract, and so
+  // is an fp32 sum of fp32 products that cancel. With a narrower K the products are exact in fp32
+  // and the contract is wider.
+  plan.real = problem.k_dtype == DType::fp32 ? ir::Element::f64 : ir::Element::f32;
   plan.group = group_size(problem) * problem.query_len;
   plan.row_blocks = row_blocks(problem, schedule);
   plan.padded_qk = round_up(problem.dim_qk, plan.lanes);

@@ -15,12 +15,12 @@ struct KernelPlan {
   Merge merge = Merge::mlo;  // of exchanged partials
   ScoreExpr log2_score, mask, first_visible;
 
-  int lanes = 0;                       // fp32 lanes of a vector
-  bool native_half = false;            // fp16 converts in hardware; else in integer operations
-  ir::Element dot = ir::Element::f32;  // q, and the sums of q * k
-  int group = 0;                       // query rows that share a kv head: group_size * query_len
-  int row_blocks = 0;                  // sequences a (batch row, kv head) has
-  int padded_qk = 0;                   // dim_qk, rounded up to whole vectors
+  int lanes = 0;                        // fp32 lanes of a vector
+  bool native_half = false;             // fp16 converts in hardware; else in integer operations
+  ir::Element real = ir::Element::f32;  // q, the sums of q * k and the scores
+  int group = 0;                        // query rows that share a kv head: group_size * query_len
+  int row_blocks = 0;                   // sequences a (batch row, kv head) has
+  int padded_qk = 0;                    // dim_qk, rounded up to whole vectors
   int padded_v = 0;
   int block_keys = 0;   // keys whose scores are held at once: a tile, or a part of a long one
   int padded_keys = 0;  // block_keys, rounded up to whole vectors and whole unrolled steps

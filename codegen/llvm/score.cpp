@@ -25,7 +25,8 @@ bool fits_integer(const Operand& operand) {
 
 class Lowering {
  public:
-  Lowering(ir::Writer& writer, const ScoreLeaf& leaf) : w_(writer), leaf_(leaf) {}
+  Lowering(ir::Writer& writer, Element real, const ScoreLeaf& leaf)
+      : w_(writer), real_(real), leaf_(leaf) {}
 
   Operand lower(const ScoreExpr& expr) {
     std::vector<Operand> values;
@@ -34,8 +35,8 @@ class Lowering {
   }
 
   Value as_float(const Operand& x) {
-    if (x.is_constant) return ir::f32_constant(x.constant);
-    const ir::Type type{Element::f32, x.value.type.lanes};
+    if (x.is_constant) return ir::float_constant({real_}, x.constant);
+    const ir::Type type{real_, x.value.type.lanes};
     if (x.value.type.element == Element::i1) return w_.cast("uitofp", x.value, type, "truth");
     if (x.value.type.element == Element::i64) return w_.cast("sitofp", x.value, type, "real");
     return x.value;
@@ -66,6 +67,13 @@ class Lowering {
     return {binary(node.op, a, b)};
   }
 
+  Value in_single(Value (*function)(ir::Writer&, Value), const Operand& a) {
+    const Value x = as_float(a);
+    if (real_ == Element::f32) return function(w_, x);
+    const ir::Type single{Element::f32, x.type.lanes};
+    return w_.cast("fpext", function(w_, w_.cast("fptrunc", x, single, "single")), x.type, "real");
+  }
+
   Value unary(ScoreOp op, const Operand& a) {
     const bool integer = fits_integer(a) && !a.is_constant;
     switch (op) {
@@ -74,12 +82,12 @@ class Lowering {
       case ScoreOp::abs:
         return w_.abs(integer ? a.value : as_float(a), "size");
       case ScoreOp::tanh:
-        return emit_tanh(w_, as_float(a));
+        return in_single(emit_tanh, a);
       case ScoreOp::exp:
-        return emit_exp(w_, as_float(a));
+        return in_single(emit_exp, a);
       default:
         assert(op == ScoreOp::log);
-        return emit_log(w_, as_float(a));
+        return in_single(emit_log, a);
     }
   }
 
@@ -115,24 +123,26 @@ class Lowering {
   }
 
   ir::Writer& w_;
+  Element real_;
   const ScoreLeaf& leaf_;
 };
 
 }  // namespace
 
-ir::Value emit_score(ir::Writer& writer, const ScoreExpr& expr, int lanes, const ScoreLeaf& leaf) {
-  Lowering lowering(writer, leaf);
-  return writer.splat(lowering.as_float(lowering.lower(expr)), lanes);
+ir::Value emit_score(ir::Writer& writer, const ScoreExpr& expr, ir::Type real,
+                     const ScoreLeaf& leaf) {
+  Lowering lowering(writer, real.element, leaf);
+  return writer.splat(lowering.as_float(lowering.lower(expr)), real.lanes);
 }
 
-ir::Value emit_condition(ir::Writer& writer, const ScoreExpr& expr, int lanes,
+ir::Value emit_condition(ir::Writer& writer, const ScoreExpr& expr, ir::Type real,
                          const ScoreLeaf& leaf) {
-  Lowering lowering(writer, leaf);
-  return writer.splat(lowering.as_truth(lowering.lower(expr)), lanes);
+  Lowering lowering(writer, real.element, leaf);
+  return writer.splat(lowering.as_truth(lowering.lower(expr)), real.lanes);
 }
 
 ir::Value emit_position(ir::Writer& writer, const ScoreExpr& expr, const ScoreLeaf& leaf) {
-  Lowering lowering(writer, leaf);
+  Lowering lowering(writer, Element::f64, leaf);
   return lowering.as_integer(lowering.lower(expr));
 }
 

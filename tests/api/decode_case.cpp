@@ -133,8 +133,7 @@ Errors errors_of(const DecodeCase& step) {
     for (int d = 0; d < kDim; ++d) {
       double expected = 0;
       for (size_t key = 0; key < scores.size(); ++key) {
-        expected +=
-            std::exp(scores[key] - maximum) / sum * step.v.data()[first + key * kDim + d];
+        expected += std::exp(scores[key] - maximum) / sum * step.v.data()[first + key * kDim + d];
       }
       const double got = step.out.data()[row * kDim + d];
       difference += (got - expected) * (got - expected);
@@ -142,7 +141,8 @@ Errors errors_of(const DecodeCase& step) {
     }
     const double lse = step.lse.data()[row];
     const bool empty = scores.empty();
-    const double out_error = empty ? (difference == 0 ? 0 : kInfinity) : std::sqrt(difference / norm);
+    const double out_error =
+        empty ? (difference == 0 ? 0 : kInfinity) : std::sqrt(difference / norm);
     const double lse_error =
         empty ? (lse == -kInfinity ? 0 : kInfinity) : std::abs(lse - maximum - std::log(sum));
     errors.out = std::isnan(out_error) ? kInfinity : std::max(errors.out, out_error);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -58,13 +59,14 @@ struct CompiledCase {
   Problem problem;
   Schedule schedule;
   Target target;
-  CpuModule module;
+  std::shared_ptr<const CpuModule> module;
 };
 CompiledCase compile_case(const KernelCase& test);
 CaseOutcome run_case(const KernelCase& test);
 CaseOutcome run_case(const KernelCase& test, const CompiledCase& compiled);
 
-// Runs the whole case and expects the accuracy contract of the out type.
-void expect_right(const KernelCase& test);
+// Runs the whole case and expects the accuracy contract of the out type, or `tolerance` where one
+// is given.
+void expect_right(const KernelCase& test, double tolerance = 0);
 
 }  // namespace splitkv::test

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "compiler/text.hpp"
+#include "runtime/splitkv.hpp"
 #include "tools/splitkv/partials.hpp"
 #include "tools/splitkv/verdict.hpp"
 
@@ -22,7 +23,8 @@ Judged run_and_judge(const std::string& device, const Problem& problem, const st
                      const std::vector<int32_t>& kv_len, uint64_t seed) {
   Judged judged;
   const tool::Inputs inputs = tool::generate_inputs(problem, kv_len, seed);
-  auto execution = tool::execute({device, schedule, 1, seed}, problem, inputs);
+  static Runtime runtime;  // kernels of equal code are compiled once
+  auto execution = tool::execute(runtime, {device, schedule, 1, seed}, problem, inputs);
   if (!execution) {
     judged.failure = execution.error().message;
     return judged;
