@@ -260,7 +260,7 @@ void emit_panel(const AttendContext& c, const KeyBlock& block, const Value& firs
                                                 chunk_align(c.plan, dtype, lanes), name));
                }
                for (int r = 0; r < rows; ++r) {
-                 const Value weights = emit_row_at(w, c.state.scores, ir::f32, i64_constant(r),
+                 const Value weights = emit_row_at(w, c.state.weights, ir::f32, i64_constant(r),
                                                    c.plan.padded_keys, numbered("weights.row", r));
                  const Value at = w.element(weights, ir::f32, key, "weight.at");
                  const Value weight = w.splat(w.load(ir::f32, at, 4, numbered("weight", r)), lanes);

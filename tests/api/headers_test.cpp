@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/splitkv.h"
+#include "tests/api/decode_case.hpp"
 
 extern "C" int c_header_opens_a_runtime(void);
 std::pair<splitkv_status, std::string> cpp_header_throws_failures();
@@ -32,3 +33,24 @@ TEST(PublicHeaders, EveryStatusHasANameOfItsOwn) {
 }
 
 TEST(PublicHeaders, TheVersionIsThatOfTheHeader) { EXPECT_STREQ(splitkv_version(), "0.1.0"); }
+
+TEST(BuiltTargets, ATargetThatTheBuildLeavesOutIsAMissingLibrary) {
+#if defined(SPLITKV_HAS_CUDA) && defined(SPLITKV_HAS_CPU)
+  GTEST_SKIP() << "this build has both targets";
+#elif defined(SPLITKV_HAS_CUDA)
+  const char* device = "cpu";
+  const char* option = "SPLITKV_CPU=ON";
+#else
+  const char* device = "cuda:0";
+  const char* option = "SPLITKV_CUDA=ON";
+#endif
+#if !defined(SPLITKV_HAS_CUDA) || !defined(SPLITKV_HAS_CPU)
+  using namespace splitkv::testing_support;
+  RuntimeOwner runtime = open_runtime();
+  KernelOwner kernel;
+  const Answer answer =
+      prepare(runtime.get(), device, "attention q=fp32 heads=4/2 dim=32", nullptr, &kernel);
+  EXPECT_EQ(answer.status, SPLITKV_LIBRARY_MISSING);
+  EXPECT_TRUE(answer.says(option)) << answer;
+#endif
+}

@@ -64,6 +64,14 @@ TEST(BufferSizes, HoldStatisticsThenOutputsOfEverySlot) {
   EXPECT_EQ(lse.state_bytes, 4 * 9);
 }
 
+TEST(BufferSizes, HoldTwoSlotsForEveryBlockOfAFlatPartitionWhateverTheBatch) {
+  for (int64_t batch : {1, 9, 1000}) {
+    const BufferSizes sizes = buffer_sizes(llama(), schedule_of("rows=4 blocks=10"), batch);
+    EXPECT_EQ(sizes.partial_o_offset, 2 * 10 * 4 * 2);
+    EXPECT_EQ(sizes.scratch_bytes, 4 * 2 * 10 * 4 * (128 + 2));
+  }
+}
+
 TEST(BufferSizes, AreZeroWhereNothingIsSplit) {
   for (const char* text : {"splits=1", "partition=strided splits=1 reduce=last_block", "blocks=1"})
     EXPECT_EQ(buffer_sizes(llama(), schedule_of(text), 64), BufferSizes{}) << text;

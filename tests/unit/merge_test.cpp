@@ -146,11 +146,32 @@ TEST(Merge, EmptiesAreNeutralBitForBit) {
   }
 }
 
+// Scratch that nobody wrote may hold anything: selection never looks at it, a weight of zero would.
+TEST(Merge, WhatLiesInAnEmptysOutputNeverMatters) {
+  Engine engine(12);
+  const auto row = random_row(engine, 20);
+  const Mlo full = tile_partial<double, LogBase::natural>(row.keys());
+  Mlo stale = empty_partial<Mlo>(kDim);
+  stale.o.assign(kDim, NAN);
+  const Lse stale_lse = {-INFINITY, stale.o};
+  EXPECT_EQ(merge(full, stale), full);
+  EXPECT_EQ(merge(stale, full), full);
+  EXPECT_EQ(merge(to_lse(full), stale_lse), to_lse(full));
+  const std::vector<Mlo> mlo = {stale, full, stale, full};
+  const std::vector<Lse> lse = {stale_lse, to_lse(full), stale_lse, to_lse(full)};
+  EXPECT_EQ(merge(std::span<const Mlo>(mlo)), merge(full, full));
+  EXPECT_EQ(merge(std::span<const Lse>(lse)).o, merge(to_lse(full), to_lse(full)).o);
+}
+
 TEST(Merge, NothingJoinedWithNothingIsNothing) {
   const Mlo no_mlo = empty_partial<Mlo>(kDim);
   const Lse no_lse = empty_partial<Lse>(kDim);
   EXPECT_EQ(merge(no_mlo, no_mlo), no_mlo);
   EXPECT_EQ(merge(no_lse, no_lse), no_lse);
+  const std::vector<Mlo> three_mlo(3, no_mlo);
+  const std::vector<Lse> three_lse(3, no_lse);
+  EXPECT_EQ(merge(std::span<const Mlo>(three_mlo)), no_mlo);
+  EXPECT_EQ(merge(std::span<const Lse>(three_lse)), no_lse);
   EXPECT_EQ(to_lse(no_mlo), no_lse);
   EXPECT_EQ(to_mlo(no_lse), no_mlo);
   EXPECT_TRUE(is_empty(no_mlo) && is_empty(no_lse));

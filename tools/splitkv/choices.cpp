@@ -50,7 +50,7 @@ std::optional<int> cuda_ordinal(const std::string& words) {
 
 bool is_cpu(const std::string& words) { return words == "cpu" || words.starts_with("cpu:"); }
 
-Error not_built(const std::string& words, const char* option) {
+[[maybe_unused]] Error not_built(const std::string& words, const char* option) {
   return {Status::unsupported,
           fmt::format("--target={}: this build has {}=OFF; a build with {}=ON would work", words,
                       option, option)};

@@ -1,0 +1,41 @@
+// Runs emitted source with a fault planted in it, beneath the C API, and says whether a comparison
+// with the fp64 reference notices.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace splitkv::testing_support {
+
+// What a mutant is run on.
+struct Setting {
+  const char* problem;
+  const char* schedule;
+  std::vector<int32_t> kv_len;
+};
+
+// `from` stands in the emitted source of `setting` and is replaced by `to`, everywhere it stands.
+struct Mutant {
+  const char* name;
+  const char* part;  // merge, mask, tail, partition, walk, score, output
+  Setting setting;
+  const char* from;
+  const char* to;
+};
+
+std::span<const Mutant> cuda_mutants();
+std::span<const Mutant> llvm_mutants();
+
+struct Verdict {
+  std::string failure;  // empty, or why the run could not be made (a planted fault that does not
+                        // compile proves nothing)
+  bool right = false;   // within the accuracy contract, twice in a row
+};
+
+// Device: "cpu" or "cuda:0". Empty `from`: the source as it was emitted.
+Verdict run_planted(const std::string& device, const Setting& setting, const std::string& from,
+                    const std::string& to);
+
+}  // namespace splitkv::testing_support
