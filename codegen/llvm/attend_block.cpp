@@ -1,6 +1,7 @@
 // The three passes over a block of keys: scores, softmax, values. Each element of K and V is loaded
 // and converted once, for all rows of the row block.
 #include <algorithm>
+#include <bit>
 
 #include "codegen/llvm/attend.hpp"
 #include "codegen/llvm/convert.hpp"
@@ -34,7 +35,7 @@ std::string numbered(const std::string& name, int number) {
   return name + "_" + std::to_string(number);
 }
 
-// sums[u * rows + r] += q[r][first ...] * k[u][first ...]
+// sums[r * unroll + u] += q[r][first ...] * k[u][first ...]
 std::vector<Value> emit_dot_chunk(const AttendContext& c, const std::vector<Value>& keys,
                                   std::vector<Value> sums, const Value& first, int lanes) {
   ir::Writer& w = c.w;
@@ -58,11 +59,33 @@ std::vector<Value> emit_dot_chunk(const AttendContext& c, const std::vector<Valu
     const Value q = w.load(dot, w.element(row, {c.plan.real}, first, numbered("q", r) + ".at"),
                            ir::element_bytes(c.plan.real), numbered("q", r));
     for (int u = 0; u < unroll; ++u) {
-      Value& sum = sums[u * rows + r];
+      Value& sum = sums[r * unroll + u];
       sum = w.mul_add(q, k[u], sum, "dot.next");
     }
   }
   return sums;
+}
+
+// Reduces sums[r * unroll + u] to one number each and stores it at key + u of row r's scores: as
+// many at once as a vector has lanes.
+void emit_store_dots(const AttendContext& c, const std::vector<Value>& sums, const Value& key) {
+  ir::Writer& w = c.w;
+  const int unroll = c.plan.schedule.unroll, all = int(sums.size());
+  for (int done = 0; done < all;) {
+    const int group = int(std::bit_floor(unsigned(std::min(all - done, c.plan.lanes))));
+    const Value dots = w.sum_each({sums.begin() + done, sums.begin() + done + group}, "dots");
+    for (int lane = 0; lane < group;) {
+      const int row = (done + lane) / unroll, u = (done + lane) % unroll;
+      const int count = std::min(group - lane, unroll - u);
+      const Value to = emit_row_at(w, c.state.scores, {c.plan.real}, i64_constant(row),
+                                   c.plan.padded_keys, numbered("scores.row", row));
+      const Value at = w.element(w.element(to, {c.plan.real}, key, "scores.key"), {c.plan.real},
+                                 i64_constant(u), "scores.at");
+      w.store(w.slice(dots, lane, count, "dots.row"), at, ir::element_bytes(c.plan.real));
+      lane += count;
+    }
+    done += group;
+  }
 }
 
 }  // namespace
@@ -90,16 +113,7 @@ void emit_dots(const AttendContext& c, const KeyBlock& block) {
                     });
     }
     if (whole < dim) sums = emit_dot_chunk(c, keys, sums, i64_constant(whole), dim - whole);
-    for (int r = 0; r < rows; ++r) {
-      const Value to = emit_row_at(w, c.state.scores, {c.plan.real}, i64_constant(r),
-                                   c.plan.padded_keys, numbered("scores.row", r));
-      const Value to_key = w.element(to, {c.plan.real}, key, numbered("scores", r) + ".at");
-      for (int u = 0; u < unroll; ++u) {
-        const Value sum = w.sum_lanes(sums[u * rows + r], "dot.sum");
-        w.store(sum, w.element(to_key, {c.plan.real}, i64_constant(u), "score.at"),
-                ir::element_bytes(c.plan.real));
-      }
-    }
+    emit_store_dots(c, sums, key);
   });
 }
 

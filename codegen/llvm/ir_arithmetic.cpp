@@ -208,7 +208,61 @@ Value Writer::widen(Value a, int lanes, std::string_view hint) {
                             a.text, shuffle_mask(from)));
 }
 
-// Both reductions fold the upper half of the lanes onto the lower half until one is left.
+Value Writer::shuffle(Value a, Value b, const std::vector<int>& lanes, std::string_view hint) {
+  return define(with_lanes(a.type, int(lanes.size())), hint,
+                fmt::format("shufflevector {0} {1}, {0} {2}, {3}", print(a.type), a.text, b.text,
+                            shuffle_mask(lanes)));
+}
+
+Value Writer::slice(Value a, int first, int count, std::string_view hint) {
+  if (count == a.type.lanes) return a;
+  std::vector<int> lanes;
+  for (int lane = 0; lane < count; ++lane) lanes.push_back(first + lane);
+  return shuffle(a, {a.type, "poison"}, lanes, hint);
+}
+
+// Every vector is a row of segments, one for each of the vectors folded into it so far. A step adds
+// the upper half of each segment to the lower one; two vectors share the result, segment beside
+// segment, so that lanes move little. A last vector alone is folded into fewer lanes.
+Value Writer::sum_each(std::vector<Value> vectors, std::string_view hint) {
+  const int count = int(vectors.size());
+  std::vector<std::vector<int>> owners;  // of the segments of each vector
+  for (int i = 0; i < count; ++i) owners.push_back({i});
+  for (int segment = vectors[0].type.lanes; segment > 1; segment /= 2) {
+    std::vector<Value> folded;
+    std::vector<std::vector<int>> folded_owners;
+    for (size_t i = 0; i < vectors.size(); i += 2) {
+      const bool pair = i + 1 < vectors.size();
+      const int lanes = vectors[i].type.lanes;
+      std::vector<int> lower, upper, owner;
+      for (int s = 0; s < lanes / segment; ++s) {
+        for (int side = 0; side < (pair ? 2 : 1); ++side) {
+          owner.push_back(owners[i + side][s]);
+          for (int lane = 0; lane < segment / 2; ++lane) {
+            lower.push_back(side * lanes + s * segment + lane);
+            upper.push_back(lower.back() + segment / 2);
+          }
+        }
+      }
+      const Value other = pair ? vectors[i + 1] : Value{vectors[i].type, "poison"};
+      folded.push_back(add(shuffle(vectors[i], other, lower, std::string(hint) + ".lower"),
+                           shuffle(vectors[i], other, upper, std::string(hint) + ".upper"),
+                           std::string(hint) + ".folded"));
+      folded_owners.push_back(owner);
+    }
+    vectors = std::move(folded);
+    owners = std::move(folded_owners);
+  }
+  std::vector<int> in_order(count);
+  bool ordered = true;
+  for (int lane = 0; lane < count; ++lane) {
+    in_order[owners[0][lane]] = lane;
+    ordered &= owners[0][lane] == lane;
+  }
+  if (ordered) return vectors[0];
+  return shuffle(vectors[0], {vectors[0].type, "poison"}, in_order, hint);
+}
+
 Value Writer::sum_lanes(Value a, std::string_view hint) {
   const Value start = float_constant({a.type.element}, -0.0);
   const std::string full = fmt::format("llvm.vector.reduce.fadd.v{}f{}", a.type.lanes,
@@ -220,6 +274,7 @@ Value Writer::sum_lanes(Value a, std::string_view hint) {
                             start.text, print(a.type), a.text));
 }
 
+// Folds the upper half of the lanes onto the lower half until one is left.
 Value Writer::max_lanes(Value a, std::string_view hint) {
   for (int half = a.type.lanes / 2; half >= 1; half /= 2) {
     std::string mask = fmt::format("<{} x i32> <", a.type.lanes);

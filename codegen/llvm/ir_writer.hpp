@@ -103,7 +103,12 @@ class Writer {
   // The lanes of `a`, then zeros up to `lanes`.
   Value widen(Value a, int lanes, std::string_view hint);
   Value sum_lanes(Value a, std::string_view hint);
+  // Lane i of the result is the sum of the lanes of vectors[i]; a power of two of them, at most as
+  // many as each has lanes.
+  Value sum_each(std::vector<Value> vectors, std::string_view hint);
   Value max_lanes(Value a, std::string_view hint);
+  // Lanes [first, first + count) of `a`.
+  Value slice(Value a, int first, int count, std::string_view hint);
 
   // ---- memory
   Value load(Type type, Value address, int align, std::string_view hint);
@@ -136,6 +141,7 @@ class Writer {
                std::string_view hint);
   Value intrinsic(Type type, std::string_view name, const std::vector<Value>& arguments,
                   std::string_view hint);
+  Value shuffle(Value a, Value b, const std::vector<int>& lanes, std::string_view hint);
   void line(std::string_view text);
   void label(const std::string& name);
 

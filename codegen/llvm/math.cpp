@@ -155,11 +155,11 @@ Value emit_log(ir::Writer& w, Value x) {
 // 1 - 2 / (e^(2|x|) + 1), whose quotient fades to 0 where the exponential overflows.
 Value emit_tanh(ir::Writer& w, Value x) {
   const Value square = w.mul(x, x, "x.square");
+  const Value one = float_constant(x.type, 1.0);
   const Value near =
-      w.mul_add(w.mul(polynomial(w, kTanh, square), square, "near.tail"), x, x, "tanh.near");
+      w.mul(x, w.mul_add(polynomial(w, kTanh, square), square, one, "near.factor"), "tanh.near");
   const Value size = w.abs(x, "x.size");
   const Value e = emit_exp(w, w.add(size, size, "x.twice"));
-  const Value one = float_constant(x.type, 1.0);
   const Value quotient = w.div(float_constant(x.type, 2.0), w.add(e, one, "e.more"), "quotient");
   const Value far = w.copy_sign(w.sub(one, quotient, "tanh.size"), x, "tanh.far");
   const Value is_near = w.compare("lt", size, float_constant(x.type, 0.625), "is.near");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <ostream>
 
 namespace splitkv {
 namespace {
@@ -25,6 +26,11 @@ struct Format {
     return std::ldexp(hidden + mantissa, std::max(exponent, 1) - bias() - mantissa_bits);
   }
 };
+
+// How the test's parameter reads in the list of tests.
+void PrintTo(const Format& format, std::ostream* out) {
+  *out << format.exponent_bits << "-bit exponent";
+}
 
 class Conversion : public testing::TestWithParam<Format> {};
 
