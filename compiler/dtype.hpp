@@ -11,8 +11,8 @@ enum class DType { fp32, fp16, bf16 };
 
 constexpr int size_bytes(DType type) { return type == DType::fp32 ? 4 : 2; }
 
-std::string_view name(DType type);                        // "fp32", "fp16", "bf16"
-std::optional<DType> dtype_from_name(std::string_view);   // inverse of name
+std::string_view name(DType type);                       // "fp32", "fp16", "bf16"
+std::optional<DType> dtype_from_name(std::string_view);  // inverse of name
 
 // Round to nearest, ties to even; overflow goes to infinity; NaN stays NaN.
 uint16_t fp16_from_float(float value);

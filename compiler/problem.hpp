@@ -32,7 +32,8 @@ struct KvLayout {
 // exp(score) of natural-unit scores, that is natural * log2(e).
 enum class LseOutput { none, natural, base2 };
 
-// The form of exchanged partials: (m, l, o) or (S, o). `automatic` leaves the choice to the schedule.
+// The form of exchanged partials: (m, l, o) or (S, o). `automatic` leaves the choice to the
+// schedule.
 enum class Merge { automatic, mlo, lse };
 
 struct Problem {

@@ -30,7 +30,8 @@ struct Schedule {
   int rows = 4;      // query rows (heads of one group) a block holds; a group makes
                      // ceil(group_size / rows) row blocks, each of which reads K and V
   int warps = 4;     // simt: warps a block; each takes its own keys of a tile. vector: 1
-  int unroll = 4;    // keys whose K and V are in flight at once, per lane group (simt) or loop (vector)
+  int unroll =
+      4;  // keys whose K and V are in flight at once, per lane group (simt) or loop (vector)
   Partition partition = Partition::fixed;
   int splits = 1;  // fixed, strided: pieces a sequence; a launch-time value, not in the code
   int blocks = 0;  // flat: blocks of the grid; a launch-time value, not in the code
@@ -40,7 +41,8 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-// The variant that kernels of this pair exchange: the problem's word, else the schedule's, else mlo.
+// The variant that kernels of this pair exchange: the problem's word, else the schedule's, else
+// mlo.
 constexpr Merge exchanged_merge(const Problem& problem, const Schedule& schedule) {
   if (problem.merge != Merge::automatic) return problem.merge;
   return schedule.merge != Merge::automatic ? schedule.merge : Merge::mlo;

@@ -9,8 +9,8 @@
 
 namespace splitkv {
 
-// All legal schedules over the code-changing fields, with `splits` and `blocks` drawn from the given
-// launch values.
+// All legal schedules over the code-changing fields, with `splits` and `blocks` drawn from the
+// given launch values.
 std::vector<Schedule> schedule_space(const Problem& problem, const Target& target,
                                      const std::vector<int>& splits,
                                      const std::vector<int>& blocks);

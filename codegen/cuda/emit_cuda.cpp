@@ -45,10 +45,13 @@ void write_entries(Writer& out, const Schedule& schedule, const LaunchShape& sha
 }  // namespace
 
 KernelSource emit_cuda(const Problem& problem, const Schedule& schedule) {
-  const LaunchShape shape = launch_shape(problem, schedule, 1);
-  Schedule code = schedule;  // splits and blocks are launch-time values, not in the code
+  // splits and blocks are launch-time values: the code serves all of them, and is the same for all.
+  Schedule code = schedule;
   code.splits = Schedule{}.splits;
   code.blocks = Schedule{}.blocks;
+  Schedule several = schedule;  // a launch that has partials to reduce
+  (schedule.partition == Partition::flat ? several.blocks : several.splits) = 2;
+  const LaunchShape shape = launch_shape(problem, several, 1);
   Writer out;
   out.line(fmt::format("// {} | {}", print(problem), print(code)));
   out.line();

@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "runtime/splitkv.h"
 #include "tools/splitkv/verb.hpp"
@@ -22,6 +23,9 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? kExitOk : kExitBadInput;
   } catch (const std::bad_alloc&) {
     std::fputs("splitkv: out of host memory; a smaller --batch or --kv-len would fit\n", stderr);
+    return kExitMachine;
+  } catch (const std::exception& error) {  // what the standard library throws: threads, sizes
+    std::fprintf(stderr, "splitkv: %s\n", error.what());
     return kExitMachine;
   }
   return status;
