@@ -107,7 +107,7 @@ class Program {
 Error refused(const Nvrtc& library, nvrtcResult result, const KernelSource& source,
               const std::vector<std::string>& options, const std::string& log) {
   return {result == kNvrtcOutOfMemory ? Status::out_of_memory : Status::compile_failed,
-          fmt::format("NVRTC {} ({}) refused the source: {}\noptions: {}\nsource: {}\nlog: {}",
+          fmt::format("NVRTC {} ({}) refused the source ({})\noptions: {}\nsource: {}\nlog: {}",
                       version_text(library), library.path, library.nvrtcGetErrorString(result),
                       fmt::join(options, " "), save_source(source), log.empty() ? "(empty)" : log)};
 }

@@ -10,7 +10,7 @@ using namespace splitkv::testing_support;
 
 namespace {
 
-constexpr const char* kProblem = "attention q=fp32 heads=4/2 dim=32 lse=natural";
+constexpr const char* kProblem = "attention q=fp32 kv=fp32 heads=4/2 dim=32 lse=natural";
 
 TEST(PreparedOnTheCpu, ASecondPrepareCompilesNothing) {
   RuntimeOwner runtime = open_runtime();

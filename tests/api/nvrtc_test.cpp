@@ -51,7 +51,7 @@ TEST_F(Nvrtc, ARefusedSourceIsSavedAndNamedWithOptionsAndLog) {
   const std::string& message = cubin.error().message;
   EXPECT_NE(message.find("undeclared_name"), std::string::npos) << message;
   EXPECT_NE(message.find("options: -arch=sm_80 -std=c++20"), std::string::npos) << message;
-  const size_t begin = message.find("source: ") + 8;
+  const size_t begin = message.find("\nsource: ") + 9;
   const std::string path = message.substr(begin, message.find('\n', begin) - begin);
   std::ifstream file(path);
   std::stringstream text;

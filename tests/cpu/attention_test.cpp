@@ -42,6 +42,26 @@ TEST(CpuAttention, SplitsLeavePartialsOfTwoOrMorePieces) {
   EXPECT_EQ(outcome.partials, 12);  // 2 heads, 3 pieces of each of the two longer rows
 }
 
+TEST(CpuAttention, GivesTheSameBitsInWhateverOrderBlocksArrive) {
+  for (const char* partition : {"partition=strided splits=7", "partition=flat blocks=23"}) {
+    KernelCase test{
+        attention("q=fp32 kv=fp32 heads=4/2 dim=16 lse=natural"),
+        std::string("schedule family=vector tile=8 rows=2 warps=1 reduce=last_block ") + partition,
+        "cpu",
+        {200, 3, 0, 77}};
+    const CompiledCase compiled = compile_case(test);
+    const CaseOutcome in_turn = run_case(test, compiled);
+    EXPECT_LE(in_turn.out_error, 1e-5);
+    test.threads = 4;
+    for (int round = 0; round < 50; ++round) {
+      const CaseOutcome at_once = run_case(test, compiled);
+      EXPECT_EQ(at_once.actual.out, in_turn.actual.out);
+      EXPECT_EQ(at_once.actual.lse, in_turn.actual.lse);
+      EXPECT_EQ(at_once.fault, "");
+    }
+  }
+}
+
 TEST(CpuAttention, IsRightWithEveryHeadDim) {
   for (const char* dim : {"8", "40", "72", "80", "128", "192/128", "64/256", "256"}) {
     for (const char* types : {"q=fp32 kv=fp32", "q=bf16 kv=bf16"}) {

@@ -17,6 +17,7 @@
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
 #include "runtime/cpu/host.hpp"
+#include "runtime/cpu/workers.hpp"
 
 namespace splitkv::test {
 namespace {
@@ -278,6 +279,23 @@ std::shared_ptr<const CpuModule> compiled_once(const KernelSource& source, const
   return module;
 }
 
+// One thread runs blocks backwards: slot order must not depend on the order of arrival.
+void run_split(const CompiledCase& compiled, const LaunchArgs& args, int64_t blocks, int threads) {
+  struct Launch {
+    CpuModule::Entry split;
+    const LaunchArgs* args;
+    int64_t last;
+  } launch{compiled.module->split(), &args, blocks - 1};
+  Workers workers(threads);
+  workers.parallel_for(
+      blocks,
+      [](void* context, int64_t i) {
+        const auto* of = static_cast<const Launch*>(context);
+        of->split(of->args, of->last - i);
+      },
+      &launch);
+}
+
 }  // namespace
 
 GuardedMemory::GuardedMemory(size_t bytes) {
@@ -323,8 +341,7 @@ CaseOutcome run_case(const KernelCase& test, const CompiledCase& compiled) {
   outputs.scratch.assign(size_t(sizes.scratch_bytes) / sizeof(float), kNan);
   outputs.arrivals.assign(size_t(sizes.state_bytes) / sizeof(uint32_t), 0);
   const LaunchArgs args = launch_args(inputs, outputs);
-  // Backwards: slot order must not depend on the order of arrival.
-  for (int64_t block = shape.split_blocks; block-- > 0;) compiled.module->split()(&args, block);
+  run_split(compiled, args, shape.split_blocks, test.threads);
   for (int64_t block = 0; block < shape.reduce_blocks; ++block) {
     compiled.module->reduce()(&args, block);
   }

@@ -23,6 +23,7 @@ struct KernelCase {
   std::string target = "cpu";
   std::vector<int> kv_lens = {37, 0, 1, 130};
   double q_size = 1.0;        // inputs are uniform in [-size, size]
+  int threads = 1;            // 1: blocks in turn, the last first
   bool page_offsets = false;  // paged: an array of offsets in place of a 2-D table
 };
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "tools/splitkv/choices.hpp"
@@ -15,10 +16,19 @@
 namespace splitkv::tool {
 namespace {
 
-constexpr const char* kProbe = "attention q=fp32 kv=fp32 heads=1 dim=8";
+[[maybe_unused]] constexpr const char* kMendCpu =
+    "`apt-get install llvm-19-dev libzstd-dev` and a new build with -DSPLITKV_CPU=ON";
+[[maybe_unused]] constexpr const char* kProbe = "attention q=fp32 kv=fp32 heads=1 dim=8";
 
-void line(std::string_view what, bool well, const std::string& text) {
+// Messages of several lines, such as the names that were tried, become one.
+void line(std::string_view what, bool well, std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
   fmt::print("{:<13} {:<8} {}\n", what, well ? "ok" : "missing", text);
+}
+
+[[maybe_unused]] void missing(std::string_view what, std::string_view mend,
+                              const std::string& reason) {
+  line(what, false, fmt::format("{} mends it. {}", mend, reason));
 }
 
 std::vector<std::string_view> cpu_features() {
@@ -64,10 +74,9 @@ bool examine_cpu() {
        fmt::format("LLVM ORC, a small kernel in {:.1f} ms", kernel->info().compile_ms));
   return true;
 #else
-  line("cpu", false,
-       fmt::format("this build has SPLITKV_CPU=OFF; features {}; `apt-get install llvm-19-dev "
-                   "libzstd-dev` and a new build with -DSPLITKV_CPU=ON mend it",
-                   fmt::join(cpu_features(), " ")));
+  missing(
+      "cpu", kMendCpu,
+      fmt::format("This build has SPLITKV_CPU=OFF; features {}", fmt::join(cpu_features(), " ")));
   return false;
 #endif
 }
@@ -110,10 +119,8 @@ bool examine_device(const cuda::Driver& driver, int ordinal) {
 bool examine_driver() {
   const Result<const cuda::Driver*> driver = cuda::driver();
   if (!driver) {
-    line("libcuda", false,
-         driver.error().message +
-             "; NVIDIA's driver brings it, `apt-get install libcuda1` in "
-             "Debian, and in containers --gpus all");
+    missing("libcuda", "NVIDIA's driver (`apt-get install libcuda1`; in containers --gpus all)",
+            driver.error().message);
     return false;
   }
   int version = 0, count = 0;
@@ -136,7 +143,7 @@ bool examine_driver() {
 bool examine_nvrtc() {
   const Result<const cuda::Nvrtc*> nvrtc = cuda::nvrtc();
   if (!nvrtc) {
-    line("libnvrtc", false, nvrtc.error().message + "; `pip install nvidia-cuda-nvrtc` mends it");
+    missing("libnvrtc", "`pip install nvidia-cuda-nvrtc`", nvrtc.error().message);
     return false;
   }
   line("libnvrtc", true,
@@ -151,8 +158,7 @@ bool examine_cuda() {
   const bool compiler = examine_nvrtc();
   return device && compiler;
 #else
-  line("cuda", false,
-       "this build has SPLITKV_CUDA=OFF; a new build with -DSPLITKV_CUDA=ON mends it");
+  missing("cuda", "a new build with -DSPLITKV_CUDA=ON", "This build has SPLITKV_CUDA=OFF");
   return false;
 #endif
 }
