@@ -25,7 +25,7 @@ std::string mangled(Type type) {
   return type.lanes ? fmt::format("v{}{}", type.lanes, scalar) : scalar;
 }
 
-std::string quoted_name(std::string_view name) { return "%" + std::string(name); }
+std::string quoted_name(std::string_view name) { return fmt::format("%{}", name); }
 
 }  // namespace
 

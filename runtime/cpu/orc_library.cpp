@@ -142,7 +142,7 @@ llvm::Expected<splitkv_orc_result> compile(const splitkv_orc_request& request) {
   context.setDiagnosticHandlerCallBack(&collect, &complaints);
   auto module = parse(request, context, **machine);
   if (!module) return module.takeError();
-  if (auto error = optimise(**module, **machine)) return std::move(error);
+  if (auto error = optimise(**module, **machine)) return error;
   auto object = llvm::orc::SimpleCompiler(**machine)(**module);
   if (!object) return object.takeError();
   if (!complaints.empty()) return failure(complaints);
@@ -156,7 +156,7 @@ llvm::Expected<splitkv_orc_result> compile(const splitkv_orc_request& request) {
   if (!jit) return jit.takeError();
   (*jit)->getExecutionSession().setErrorReporter(
       [&](llvm::Error error) { complaints += llvm::toString(std::move(error)); });
-  if (auto error = (*jit)->addObjectFile(std::move(*object))) return std::move(error);
+  if (auto error = (*jit)->addObjectFile(std::move(*object))) return error;
   splitkv_orc_result result{nullptr, nullptr, nullptr, *bytes};
   auto split = address_of(**jit, request.split_entry);
   if (!split) return failure(llvm::toString(split.takeError()) + complaints);

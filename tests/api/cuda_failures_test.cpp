@@ -20,76 +20,83 @@ void PrintTo(const Failing& failing, std::ostream* out) {
   *out << failing.name << " " << failing.nth;
 }
 
+// Where the pop itself fails, the pushed context stays.
+bool is_the_pop(const Failing& failing) {
+  return std::string(failing.name) == "cuCtxPopCurrent_v2";
+}
+
 // "cuCtxPushCurrent_v2" is called cuCtxPushCurrent in messages, as in the driver's manual.
 std::string manual_name(std::string name) {
   const size_t version = name.rfind("_v");
   return version == std::string::npos ? name : name.substr(0, version);
 }
 
-class PrepareWhen : public FakeDriver, public testing::WithParamInterface<Failing> {};
+// In the order in which a prepare calls them, so that each failure shows that those before are
+// over.
+const Failing kPrepareCalls[] = {{"cuDeviceGetCount", 1},         {"cuDeviceGet", 1},
+                                 {"cuDeviceGetAttribute", 1},     {"cuDeviceGetAttribute", 11},
+                                 {"cuDevicePrimaryCtxRetain", 1}, {"cuCtxGetCurrent", 1},
+                                 {"cuCtxPushCurrent_v2", 1},      {"cuModuleLoadData", 1},
+                                 {"cuModuleGetFunction", 1},      {"cuModuleGetFunction", 2},
+                                 {"cuFuncGetAttribute", 1},       {"cuFuncGetAttribute", 6},
+                                 {"cuFuncSetAttribute", 1},       {"cuFuncLoad", 2},
+                                 {"cuCtxPopCurrent_v2", 1}};
 
-TEST_P(PrepareWhen, ACallFailsNamesItAndALaterPrepareWorks) {
-  const Failing& failing = GetParam();
+using PrepareWhen = FakeDriver;
+
+TEST_F(PrepareWhen, ACallFailsNamesItKeepsTheCallersContextAndIsTriedAgain) {
   fake_cuda::set_static_smem(48 * 1024);  // so that attributes are set
   void* const context = fake_cuda::primary_context(1);
-  fake_cuda::make_current(context);
   RuntimeOwner runtime = open_runtime();
   KernelOwner kernel;
-  for (const int result : {kLaunchFailed, kOutOfMemory}) {
-    fake_cuda::fail(failing.name, failing.nth, result);
-    const Answer answer = prepare(runtime.get(), "cuda:0", kCudaProblem, kSchedule, &kernel);
-    EXPECT_EQ(answer.status, result == kOutOfMemory ? SPLITKV_OUT_OF_MEMORY : SPLITKV_DEVICE_ERROR)
-        << answer;
-    EXPECT_EQ(answer.message, manual_name(failing.name) + ": CUDA_ERROR_" +
-                                  (result == kOutOfMemory ? "OUT_OF_MEMORY" : "LAUNCH_FAILED") +
-                                  " (said by the stand-in)");
-    EXPECT_EQ(kernel, nullptr);
-    if (std::string(failing.name) != "cuCtxPopCurrent_v2") {
-      EXPECT_EQ(fake_cuda::current_context(), context);
+  for (const Failing& failing : kPrepareCalls) {
+    for (const int result : {kLaunchFailed, kOutOfMemory}) {
+      SCOPED_TRACE(testing::PrintToString(failing));
+      const bool memory = result == kOutOfMemory;
+      fake_cuda::make_current(context);
+      fake_cuda::fail(failing.name, failing.nth, result);
+      const Answer answer = prepare(runtime.get(), "cuda:0", kCudaProblem, kSchedule, &kernel);
+      EXPECT_EQ(answer.status, memory ? SPLITKV_OUT_OF_MEMORY : SPLITKV_DEVICE_ERROR) << answer;
+      EXPECT_EQ(answer.message, manual_name(failing.name) + ": CUDA_ERROR_" +
+                                    (memory ? "OUT_OF_MEMORY" : "LAUNCH_FAILED") +
+                                    " (said by the stand-in)");
+      EXPECT_EQ(kernel, nullptr);
+      EXPECT_EQ(fake_cuda::live_modules(), 0);
+      if (!is_the_pop(failing)) EXPECT_EQ(fake_cuda::current_context(), context);
     }
-    fake_cuda::make_current(context);
   }
+  fake_cuda::make_current(context);
   const Answer later = prepare(runtime.get(), "cuda:0", kCudaProblem, kSchedule, &kernel);
   EXPECT_TRUE(later.ok()) << later;
-  EXPECT_LE(statistics_of(runtime.get()).compiles, 1u);
+  EXPECT_EQ(fake_cuda::current_context(), context);
+  EXPECT_EQ(statistics_of(runtime.get()).compiles, 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Calls, PrepareWhen,
-    testing::Values(Failing{"cuDeviceGetCount", 1}, Failing{"cuDeviceGet", 1},
-                    Failing{"cuDeviceGetAttribute", 1}, Failing{"cuDeviceGetAttribute", 11},
-                    Failing{"cuDevicePrimaryCtxRetain", 1}, Failing{"cuCtxGetCurrent", 1},
-                    Failing{"cuCtxPushCurrent_v2", 1}, Failing{"cuModuleLoadData", 1},
-                    Failing{"cuModuleGetFunction", 1}, Failing{"cuModuleGetFunction", 2},
-                    Failing{"cuFuncGetAttribute", 1}, Failing{"cuFuncGetAttribute", 6},
-                    Failing{"cuFuncSetAttribute", 1}, Failing{"cuFuncLoad", 2},
-                    Failing{"cuCtxPopCurrent_v2", 1}));
+const Failing kRunCalls[] = {{"cuCtxGetCurrent", 1},
+                             {"cuCtxPushCurrent_v2", 1},
+                             {"cuLaunchKernel", 1},
+                             {"cuLaunchKernel", 2},
+                             {"cuCtxPopCurrent_v2", 1}};
 
-class RunWhen : public FakeDriver, public testing::WithParamInterface<Failing> {};
+using RunWhen = FakeDriver;
 
-TEST_P(RunWhen, ACallFailsNamesItAndALaterRunWorks) {
-  const Failing& failing = GetParam();
+TEST_F(RunWhen, ACallFailsNamesItKeepsTheCallersContextAndALaterRunWorks) {
   CudaStep step("cuda:0", kSchedule, 1);
   ASSERT_TRUE(step.prepared.ok());
   void* const context = fake_cuda::primary_context(1);
-  fake_cuda::make_current(context);
-  fake_cuda::fail(failing.name, failing.nth, kLaunchFailed);
-  const Answer answer = step.run();
-  EXPECT_EQ(answer.status, SPLITKV_DEVICE_ERROR) << answer;
-  EXPECT_TRUE(answer.says(manual_name(failing.name) + ": CUDA_ERROR_LAUNCH_FAILED")) << answer;
-  if (std::string(failing.name) != "cuCtxPopCurrent_v2") {
+  for (const Failing& failing : kRunCalls) {
+    SCOPED_TRACE(testing::PrintToString(failing));
+    fake_cuda::make_current(context);
+    fake_cuda::fail(failing.name, failing.nth, kLaunchFailed);
+    const Answer answer = step.run();
+    EXPECT_EQ(answer.status, SPLITKV_DEVICE_ERROR) << answer;
+    EXPECT_TRUE(answer.says(manual_name(failing.name) + ": CUDA_ERROR_LAUNCH_FAILED")) << answer;
+    if (!is_the_pop(failing)) EXPECT_EQ(fake_cuda::current_context(), context);
+    fake_cuda::make_current(context);
+    EXPECT_TRUE(step.run().ok());
     EXPECT_EQ(fake_cuda::current_context(), context);
   }
-  fake_cuda::make_current(context);
-  EXPECT_TRUE(step.run().ok());
-  EXPECT_EQ(fake_cuda::current_context(), context);
 }
-
-INSTANTIATE_TEST_SUITE_P(Calls, RunWhen,
-                         testing::Values(Failing{"cuCtxGetCurrent", 1},
-                                         Failing{"cuCtxPushCurrent_v2", 1},
-                                         Failing{"cuLaunchKernel", 1}, Failing{"cuLaunchKernel", 2},
-                                         Failing{"cuCtxPopCurrent_v2", 1}));
 
 using StateInit = FakeDriver;
 
