@@ -28,7 +28,7 @@ void expect_refused(const Bad& bad) {
 
 TEST(BadInput, OfOptionsIsNamed) {
   const std::vector<Bad> cases = {
-      {{}, {"subcommand"}},
+      {{}, {"a verb is missing", "doctor"}},
       {{"fly"}, {"fly"}},
       {{"run"}, {"problem is missing", "--model=DIR/config.json"}},
       {{"run", kGood}, {"--kv-len is missing", "--kv-len=8192"}},
@@ -56,7 +56,7 @@ TEST(BadInput, OfProblemsIsNamedByEveryVerb) {
   const std::vector<Bad> problems = {
       {{"attention q=fp31 kv=fp32 heads=4 dim=64"}, {"q", "fp31", "fp32"}},
       {{"attention q=fp32 kv=fp32 heads=4/3 dim=64"}, {"heads", "4/3"}},
-      {{"attention q=fp32 kv=fp32 heads=4 dim=65"}, {"dim", "65", "64"}},
+      {{"attention q=fp32 kv=fp32 heads=4 dim=65"}, {"dim", "65", "72"}},
       {{"attention q=fp32 kv=fp32 heads=4 dim=264"}, {"dim", "264", "256"}},
       {{"attention q=fp32 kv=fp32 heads=4 dim=64 colour=red"}, {"colour"}},
       {{"attention q=fp32 kv=fp32 heads=4 dim=64 query_len=2"}, {"query_len", "2"}},

@@ -24,16 +24,21 @@ int replace_all(std::string& text, const std::string& from, const std::string& t
   return count;
 }
 
-Platform& platform_of(const std::string& device) {
+Result<Platform*> platform_of(const std::string& device) {
   static Services services{RuntimeOptions{}};
-  if (device.starts_with("cuda")) {
 #ifdef SPLITKV_HAS_CUDA
+  if (device.starts_with("cuda")) {
     static const auto cuda = make_cuda_platform(services);
-    return *cuda;
-#endif
+    return cuda.get();
   }
-  static const auto cpu = make_cpu_platform(services);
-  return *cpu;
+#endif
+#ifdef SPLITKV_HAS_CPU
+  if (device.starts_with("cpu")) {
+    static const auto cpu = make_cpu_platform(services);
+    return cpu.get();
+  }
+#endif
+  return Error{Status::library_missing, "this build has no target for " + device};
 }
 
 Result<PreparedKernel> prepare_planted(const std::string& device, const Setting& setting,
@@ -42,7 +47,9 @@ Result<PreparedKernel> prepare_planted(const std::string& device, const Setting&
   if (!problem) return problem.error();
   const Result<Schedule> schedule = parse_schedule(setting.schedule);
   if (!schedule) return schedule.error();
-  const Result<Target> target = platform_of(device).target_of(device);
+  const Result<Platform*> platform = platform_of(device);
+  if (!platform) return platform.error();
+  const Result<Target> target = (*platform)->target_of(device);
   if (!target) return target.error();
   if (const auto refusal = verify(*problem, *target)) return to_error(*refusal);
   if (const auto refusal = verify(*problem, *schedule, *target)) return to_error(*refusal);
@@ -56,7 +63,7 @@ Result<PreparedKernel> prepare_planted(const std::string& device, const Setting&
   }
   const LaunchShape shape = launch_shape(*problem, *schedule, 1);
   Result<Loaded> loaded =
-      platform_of(device).load({device, *target, kernel.source, shape.split_smem_bytes});
+      (*platform)->load({device, *target, kernel.source, shape.split_smem_bytes});
   if (!loaded) return loaded.error();
   kernel.loaded = *std::move(loaded);
   return kernel;

@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   using namespace splitkv::tool;
   CLI::App app("Compiles flash-decoding attention to order, runs it and checks it.");
   app.set_version_flag("--version", splitkv_version());
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none is told below: so that an unknown verb is named
   app.footer("Exit status: 0 well, 1 a check failed, 2 bad input, 3 this machine cannot.");
   int status = kExitOk;
   add_run(app, status);
@@ -19,6 +19,10 @@ int main(int argc, char** argv) {
   add_doctor(app, status);
   try {
     app.parse(argc, argv);
+    if (app.get_subcommands().empty()) {
+      std::fprintf(stderr, "splitkv: a verb is missing\n%s", app.help().c_str());
+      return kExitBadInput;
+    }
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitBadInput;
   } catch (const std::bad_alloc&) {

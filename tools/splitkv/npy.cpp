@@ -27,16 +27,16 @@ Error bad_file(const std::string& path, std::string_view what) {
   return invalid_argument(fmt::format("{}: {}", path, what));
 }
 
-// The text behind "'key':" in the header's dictionary, up to `end` (exclusive).
+// The text behind "'key':" in the header's dictionary, up to one of the characters `ends`.
 std::optional<std::string_view> entry(std::string_view dictionary, std::string_view key,
-                                      std::string_view end) {
+                                      std::string_view ends) {
   const size_t at = dictionary.find(fmt::format("'{}'", key));
   if (at == std::string_view::npos) return std::nullopt;
   const size_t colon = dictionary.find(':', at);
   if (colon == std::string_view::npos) return std::nullopt;
   const size_t first = dictionary.find_first_not_of(" (", colon + 1);
   if (first == std::string_view::npos) return std::nullopt;
-  const size_t last = dictionary.find(end, first);
+  const size_t last = dictionary.find_first_of(ends, first);
   if (last == std::string_view::npos) return std::nullopt;
   return dictionary.substr(first, last - first);
 }
@@ -83,8 +83,8 @@ Result<Header> parse_header(const std::string& path, std::string_view file) {
   if (file.size() < begin + length) return bad_file(path, "is cut short within its header");
   const std::string_view dictionary = file.substr(begin, length);
 
-  const auto descr = entry(dictionary, "descr", ",");
-  const auto order = entry(dictionary, "fortran_order", ",");
+  const auto descr = entry(dictionary, "descr", ",}");
+  const auto order = entry(dictionary, "fortran_order", ",}");
   const auto extents = entry(dictionary, "shape", ")");
   if (!descr || !order || !extents) {
     return bad_file(path, "its header lacks descr, fortran_order or shape");
