@@ -134,6 +134,9 @@ Result<int> run(const RunOptions& options) {
   if (const Outcome fit = check_options(options); !fit) return fit.error();
   const auto problems = chosen_problems(options.problem);
   if (!problems) return problems.error();
+  if (!options.from_files()) {
+    if (const auto lengths = generated_lengths(options); !lengths) return lengths.error();
+  }
   const Result<std::string> device = chosen_device(options.target);
   if (!device) return device.error();
   Result<Runtime> runtime = guarded([] { return Runtime(); });
