@@ -55,4 +55,13 @@ __device__ inline void store_scalar(void* base, i64 index, float value) {
   }
 }
 
+// Four neighbours; `index` need not be aligned.
+template <DType T>
+__device__ inline void store_four(void* base, i64 index, const float4& values) {
+  store_scalar<T>(base, index, values.x);
+  store_scalar<T>(base, index + 1, values.y);
+  store_scalar<T>(base, index + 2, values.z);
+  store_scalar<T>(base, index + 3, values.w);
+}
+
 }  // namespace splitkv

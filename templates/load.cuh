@@ -51,4 +51,14 @@ __device__ inline float load_shared_global(const float* address) {
   return value;
 }
 
+// Four floats at a multiple of 16 bytes.
+__device__ inline float4 load_shared_global4(const float* address) {
+  float4 value;
+  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "l"(address)
+               : "memory");
+  return value;
+}
+
 }  // namespace splitkv

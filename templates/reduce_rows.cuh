@@ -49,9 +49,16 @@ __device__ inline Statistics load_statistics(const LaunchArgs& args, i64 index) 
   }
 }
 
+__device__ inline void add_weighted(float4& sum, float weight, const float4& value) {
+  sum.x = fmaf(weight, value.x, sum.x);
+  sum.y = fmaf(weight, value.y, sum.y);
+  sum.z = fmaf(weight, value.z, sum.z);
+  sum.w = fmaf(weight, value.w, sum.w);
+}
+
 // By one warp. Entry: the partials of all pieces are written and visible. Exit: out and lse of the
-// row are written. Lane i holds dims i, i + 32, ... . Partials are added in slot order, whatever
-// order they arrived in.
+// row are written. Lane i holds dims 4 i .. 4 i + 3, and those 128 further. Partials are added in
+// slot order, whatever order they arrived in.
 template <Config C>
 __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots, i32 batch_row,
                                   const QueryRow& row, int row_in_block, int lane) {
@@ -65,8 +72,8 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
     all = join(all, join_over_warp(own));
   }
 
-  constexpr int dims = ceil_div(C.dim_v, 32);
-  float o[dims] = {};
+  constexpr int vectors = ceil_div(C.dim_v, 4 * 32);
+  float4 o[vectors] = {};
   for (i32 base = 0; base < slots.pieces; base += 32) {
     const i32 piece = base + lane;
     float weight = 0.0f;
@@ -82,18 +89,18 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
       const float* source = args.partials + args.partial_o_offset +
                             (slots(base + i) * C.rows + row_in_block) * C.dim_v;
 #pragma unroll
-      for (int d = 0; d < dims; ++d) {
-        const int dim = lane + 32 * d;
-        if (dim < C.dim_v && w != 0.0f) o[d] = fmaf(w, load_shared_global(source + dim), o[d]);
+      for (int j = 0; j < vectors; ++j) {
+        const int dim = 4 * (lane + 32 * j);
+        if (dim < C.dim_v && w != 0.0f) add_weighted(o[j], w, load_shared_global4(source + dim));
       }
     }
   }
 
   const i64 out = out_row<C>(args, batch_row, row);
 #pragma unroll
-  for (int d = 0; d < dims; ++d) {
-    const int dim = lane + 32 * d;
-    if (dim < C.dim_v) store_scalar<C.out_dtype>(args.out, out + dim, o[d]);
+  for (int j = 0; j < vectors; ++j) {
+    const int dim = 4 * (lane + 32 * j);
+    if (dim < C.dim_v) store_four<C.out_dtype>(args.out, out + dim, o[j]);
   }
   if (lane == 0) store_lse<C>(args, batch_row, row, log2_sum(all));
 }

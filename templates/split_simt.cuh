@@ -233,6 +233,7 @@ __device__ inline void finish_row(const LaunchArgs& args, const Piece& piece, co
   const float scale = all.l == 0.0f ? 0.0f : 1.0f / all.l;
   const i64 slot_row = piece.slot * C.rows + r;
   const i64 out = out_row<C>(args, piece.batch_row, row);
+#pragma unroll 1
   for (int dim = lane; dim < C.dim_v; dim += 32) {
     float sum = 0.0f;
 #pragma unroll

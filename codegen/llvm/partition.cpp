@@ -55,15 +55,18 @@ Value emit_block_of_unit(ir::Writer& w, const Value& unit, const Value& total,
   return w.div(w.sub(past, one(), "unit.share.last"), total, "unit.block");
 }
 
-// With more blocks than units every unit is a piece; else neighbouring blocks hold a piece each.
+// The blocks that share the line: never more than units, so that each has at least one.
+Value emit_used_blocks(ir::Writer& w, const Value& args, const Value& total) {
+  const Value blocks = emit_i32_arg(w, args, offsetof(LaunchArgs, blocks), "blocks");
+  return w.min(blocks, total, "blocks.used");
+}
+
 Value emit_flat_pieces(ir::Writer& w, const Value& first_unit, const Value& units,
                        const Value& total, const Value& blocks) {
   const Value last_unit = w.sub(w.add(first_unit, units, "unit.end"), one(), "unit.last");
   const Value first_block = emit_block_of_unit(w, first_unit, total, blocks);
   const Value last_block = emit_block_of_unit(w, last_unit, total, blocks);
-  const Value spanned =
-      w.add(w.sub(last_block, first_block, "blocks.past"), one(), "blocks.spanned");
-  return w.select(w.compare("gt", blocks, total, "blocks.surplus"), units, spanned, "pieces");
+  return w.add(w.sub(last_block, first_block, "blocks.past"), one(), "pieces");
 }
 
 Value emit_flat_slot(ir::Writer& w, const Value& block, const Value& block_first_unit,
@@ -75,11 +78,14 @@ Value emit_flat_slot(ir::Writer& w, const Value& block, const Value& block_first
 
 void emit_flat_pieces_of_block(ir::Writer& w, const KernelPlan& plan, const Value& args,
                                const Value& block, const PieceBody& body) {
-  const Value blocks = emit_i32_arg(w, args, offsetof(LaunchArgs, blocks), "blocks");
   const Value batch = emit_i32_arg(w, args, offsetof(LaunchArgs, batch), "batch.rows");
   const Value total = emit_line(w, plan, args, zero()).total;
-  const Value begin = emit_first_unit(w, block, total, blocks);
-  const Value end = emit_first_unit(w, w.add(block, one(), "block.next"), total, blocks);
+  const Value blocks = emit_used_blocks(w, args, total);
+  // Blocks beyond those in use get an empty range at the line's end.
+  const Value own = w.min(block, blocks, "block.own");
+  const Value next = w.min(w.add(block, one(), "block.next"), blocks, "block.next.own");
+  const Value begin = emit_first_unit(w, own, total, blocks);
+  const Value end = emit_first_unit(w, next, total, blocks);
   const Value a_row = i64_constant(sequences_a_row(plan));
 
   w.comment("the batch rows whose units meet [first_unit, end) of this block");
@@ -142,7 +148,7 @@ PieceSlots emit_sequence_slots(ir::Writer& w, const KernelPlan& plan, Value args
     return {emit_active(w, splits, interval), w.mul(number, splits, "first_slot"), {}};
   }
   const Line line = emit_line(w, plan, args, sequence.batch_row);
-  const Value blocks = emit_i32_arg(w, args, offsetof(LaunchArgs, blocks), "blocks");
+  const Value blocks = emit_used_blocks(w, args, line.total);
   const Value units = emit_units(w, interval);
   const Value in_row = w.rem(number, i64_constant(sequences_a_row(plan)), "in_row");
   const Value first_unit =
@@ -154,13 +160,9 @@ Value emit_slot(ir::Writer& w, const KernelPlan& plan, Value args, const PieceSl
                 Value piece) {
   if (!is_flat(plan)) return w.add(slots.first, piece, "slot");
   const Value total = slots.total_units;
-  const Value blocks = emit_i32_arg(w, args, offsetof(LaunchArgs, blocks), "blocks");
-  const Value surplus = w.compare("gt", blocks, total, "blocks.surplus");
-  const Value by_unit =
-      emit_block_of_unit(w, w.add(slots.first, piece, "piece.unit"), total, blocks);
-  const Value by_block =
+  const Value blocks = emit_used_blocks(w, args, total);
+  const Value block =
       w.add(emit_block_of_unit(w, slots.first, total, blocks), piece, "piece.block");
-  const Value block = w.select(surplus, by_unit, by_block, "slot.block");
   return emit_flat_slot(w, block, emit_first_unit(w, block, total, blocks), slots.first);
 }
 

@@ -3,7 +3,88 @@
 namespace splitkv::testing_support {
 namespace {
 
-const Mutant mutants[] = {{}};
+// The last length is a multiple of the tile, so that a key too many never leaves the allocation.
+const Setting fixed_mlo = {
+    "attention q=fp32 kv=fp32 heads=6/2 dim=16 lse=natural merge=mlo",
+    "schedule family=vector tile=16 rows=3 warps=1 unroll=1 partition=fixed splits=5 reduce=kernel",
+    {0, 1, 17, 100, 272}};
+const Setting fixed_lse = {
+    "attention q=fp32 kv=fp32 heads=6/2 dim=16 lse=natural merge=lse",
+    "schedule family=vector tile=16 rows=3 warps=1 unroll=1 partition=fixed splits=5 reduce=kernel",
+    {0, 1, 17, 100, 272}};
+const Setting strided_last = {
+    "attention q=fp32 kv=fp32 heads=6/2 dim=16 lse=base2 merge=mlo",
+    "schedule family=vector tile=16 rows=2 warps=1 unroll=1 partition=strided splits=4 "
+    "reduce=last_block",
+    {0, 1, 17, 100, 272}};
+const Setting flat_paged_window = {
+    "attention q=fp32 kv=fp32 heads=6/2 dim=16 kv_layout=paged:16:nhd window=100 lse=natural",
+    "schedule family=vector tile=16 rows=3 warps=1 unroll=1 partition=flat blocks=9 "
+    "reduce=last_block",
+    {0, 1, 17, 100, 272}};
+
+const Mutant mutants[] = {
+    {"an mlo join that forgets l", "merge", fixed_mlo,
+     "%weight.1 = fmul float %power.or.zero.1, %l.1",
+     "%weight.1 = fadd float %power.or.zero.1, 0.0"},
+    {"a total that forgets l", "merge", fixed_mlo, "%weight = fmul float %power.or.zero, %l",
+     "%weight = fadd float %power.or.zero, 0.0"},
+    {"weights not divided by their sum", "merge", fixed_mlo,
+     "%share = fdiv float %weight.1, %total.result", "%share = fadd float %weight.1, 0.0"},
+    {"lse weights not divided by their sum", "merge", fixed_lse, "%share = fdiv float",
+     "%share = fadd float"},
+    {"S without log l", "merge", fixed_lse, "%log2_sum.1 = fadd float %m.row, %log.checked.1",
+     "%log2_sum.1 = fadd float %m.row, 0.0"},
+    {"l not moved to a new maximum", "merge", fixed_mlo,
+     "@llvm.fmuladd.f32(float %l.before, float %power.or.zero.1, float %block.sum)",
+     "@llvm.fmuladd.f32(float %l.before, float 1.0, float %block.sum)"},
+    {"the output not moved to a new maximum", "merge", fixed_mlo,
+     "store float %power.or.zero.1, ptr %rescale.at", "store float 1.0, ptr %rescale.at"},
+    {"an empty row divided by its sum of 0", "merge", fixed_mlo,
+     "%divisor = select i1 %row.is_empty, float 1.0, float %l.row",
+     "%divisor = select i1 %row.is_empty, float %l.row, float %l.row"},
+    {"a window one key too wide", "mask", flat_paged_window, "%difference = sub i64 %kv_len, 100",
+     "%difference = sub i64 %kv_len, 101"},
+    {"a window one key too narrow", "mask", flat_paged_window,
+     "%difference.1 = sub i64 %query_pos, 100", "%difference.1 = sub i64 %query_pos, 99"},
+    {"the tile of the window's first key taken whole", "mask", flat_paged_window,
+     "%keys.begin = select i1 %larger.1, i64 %tile.begin, i64 %larger.one",
+     "%keys.begin = select i1 %larger.1, i64 %tile.begin, i64 %tile.begin"},
+    {"keys beyond the row's end", "tail", fixed_mlo,
+     "%keys.end = select i1 %smaller, i64 %tile.end.1, i64 %kv_len",
+     "%keys.end = select i1 %smaller, i64 %tile.end.1, i64 %tile.end.1"},
+    {"the last key of a tile left out", "tail", fixed_mlo, "%keys = sub i64 %keys.end, %tile.begin",
+     "%keys.all = sub i64 %keys.end, %tile.begin\n  %keys = sub i64 %keys.all, 1"},
+    {"a last tile that is not full left out", "tail", fixed_mlo, "%kv_len.up = add i64 %kv_len, 15",
+     "%kv_len.up = add i64 %kv_len, 0"},
+    {"ranges that are all empty", "partition", fixed_mlo, "%share = mul i64 %split, %tile.end",
+     "%share = mul i64 %split.next, %tile.end"},
+    {"a range that ends a tile early", "partition", fixed_mlo,
+     "%piece.end = udiv i64 %share.next, %active",
+     "%piece.past = udiv i64 %share.next, %active\n  %piece.end = sub i64 %piece.past, 1"},
+    {"empty rows without an owner", "partition", strided_last,
+     "%units = select i1 %larger, i64 %tile.end, i64 1",
+     "%units = select i1 %larger, i64 %tile.end, i64 0"},
+    {"streams that take every tile", "partition", strided_last,
+     "%tile.next = add i64 %tile, %piece.step", "%tile.next = add i64 %tile, 1"},
+    {"pieces of the line that begin with their sequence", "partition", flat_paged_window,
+     "%piece.first = select i1 %larger.5, i64 %tile.low, i64 0",
+     "%piece.first = select i1 %larger.5, i64 0, i64 0"},
+    {"both pieces of a block in one slot", "partition", flat_paged_window,
+     "%slot = add i64 %slot.even, %slot.odd", "%slot = add i64 %slot.even, 0"},
+    {"nobody arrives last", "partition", strided_last, "%is_last = icmp eq i64 %arrived.1, %pieces",
+     "%is_last = icmp ugt i64 %arrived.1, %pieces"},
+    {"an arrival counter left as it is", "partition", strided_last,
+     "store atomic i32 0, ptr %arrival release", "store atomic i32 1, ptr %arrival release"},
+    {"every key at the start of its page", "walk", flat_paged_window,
+     "%page.token = urem i64 %found.key, 16", "%page.token = and i64 %found.key, 0"},
+    {"row blocks that all hold the first rows", "walk", strided_last, "mul i64 %row_block, 2",
+     "mul i64 0, 2"},
+    {"every kv head's queries taken from the first group", "walk", fixed_mlo, "mul i64 %kv_head, 3",
+     "mul i64 0, 3"},
+    {"a natural lse left in log2 units", "output", fixed_mlo, "0x3FE62E4300000000\n  store",
+     "1.0\n  store"},
+};
 
 }  // namespace
 

@@ -14,24 +14,26 @@ namespace splitkv {
 namespace {
 
 using testing_support::Mutant;
-using testing_support::run_planted;
+using testing_support::Planter;
 
 void expect_all_caught(const std::string& device, std::span<const Mutant> mutants) {
+  Planter planter(device);
   std::set<std::string> sound, parts;
   for (const Mutant& mutant : mutants) {
     SCOPED_TRACE(mutant.name);
     const auto& setting = mutant.setting;
     if (sound.insert(std::string(setting.problem) + setting.schedule).second) {
-      const auto clean = run_planted(device, setting, "", "");
+      const auto clean = planter.run(setting, "", "");
       EXPECT_EQ(clean.failure, "");
       EXPECT_TRUE(clean.right) << "wrong without a planted fault: " << setting.problem << " | "
                                << setting.schedule;
     }
-    const auto planted = run_planted(device, setting, mutant.from, mutant.to);
+    const auto planted = planter.run(setting, mutant.from, mutant.to);
     EXPECT_EQ(planted.failure, "") << "a planted fault must compile and run to prove anything";
     EXPECT_FALSE(planted.right) << "not caught: " << mutant.name;
     parts.insert(mutant.part);
     std::printf("  %s  %-9s %s\n", planted.right ? "MISSED" : "caught", mutant.part, mutant.name);
+    std::fflush(stdout);
   }
   for (const char* part : {"merge", "mask", "tail", "partition"})
     EXPECT_TRUE(parts.contains(part)) << part;

@@ -24,32 +24,24 @@ int replace_all(std::string& text, const std::string& from, const std::string& t
   return count;
 }
 
-Result<Platform*> platform_of(const std::string& device) {
-  static Services services{RuntimeOptions{}};
+std::unique_ptr<Platform> make_platform(const std::string& device, Services& services) {
 #ifdef SPLITKV_HAS_CUDA
-  if (device.starts_with("cuda")) {
-    static const auto cuda = make_cuda_platform(services);
-    return cuda.get();
-  }
+  if (device.starts_with("cuda")) return make_cuda_platform(services);
 #endif
 #ifdef SPLITKV_HAS_CPU
-  if (device.starts_with("cpu")) {
-    static const auto cpu = make_cpu_platform(services);
-    return cpu.get();
-  }
+  if (device.starts_with("cpu")) return make_cpu_platform(services);
 #endif
-  return Error{Status::library_missing, "this build has no target for " + device};
+  return nullptr;
 }
 
-Result<PreparedKernel> prepare_planted(const std::string& device, const Setting& setting,
-                                       const std::string& from, const std::string& to) {
+Result<PreparedKernel> prepare_planted(Platform& platform, const std::string& device,
+                                       const Setting& setting, const std::string& from,
+                                       const std::string& to) {
   const Result<Problem> problem = parse_problem(setting.problem);
   if (!problem) return problem.error();
   const Result<Schedule> schedule = parse_schedule(setting.schedule);
   if (!schedule) return schedule.error();
-  const Result<Platform*> platform = platform_of(device);
-  if (!platform) return platform.error();
-  const Result<Target> target = (*platform)->target_of(device);
+  const Result<Target> target = platform.target_of(device);
   if (!target) return target.error();
   if (const auto refusal = verify(*problem, *target)) return to_error(*refusal);
   if (const auto refusal = verify(*problem, *schedule, *target)) return to_error(*refusal);
@@ -62,8 +54,7 @@ Result<PreparedKernel> prepare_planted(const std::string& device, const Setting&
     return Error{Status::internal, fmt::format("the emitted source does not hold: {}", from)};
   }
   const LaunchShape shape = launch_shape(*problem, *schedule, 1);
-  Result<Loaded> loaded =
-      (*platform)->load({device, *target, kernel.source, shape.split_smem_bytes});
+  Result<Loaded> loaded = platform.load({device, *target, kernel.source, shape.split_smem_bytes});
   if (!loaded) return loaded.error();
   kernel.loaded = *std::move(loaded);
   return kernel;
@@ -142,11 +133,24 @@ bool judge_once(const PreparedKernel& kernel, const tool::Inputs& inputs,
 
 }  // namespace
 
-Verdict run_planted(const std::string& device, const Setting& setting, const std::string& from,
-                    const std::string& to) {
-  const Result<PreparedKernel> kernel = prepare_planted(device, setting, from, to);
+struct Planter::Parts {
+  Services services{RuntimeOptions{}};
+  std::unique_ptr<Platform> platform;
+};
+
+Planter::Planter(std::string device)
+    : device_(std::move(device)), parts_(std::make_unique<Parts>()) {
+  parts_->platform = make_platform(device_, parts_->services);
+}
+
+Planter::~Planter() = default;
+
+Verdict Planter::run(const Setting& setting, const std::string& from, const std::string& to) {
+  if (parts_->platform == nullptr) return {"this build has no target for " + device_, false};
+  const Result<PreparedKernel> kernel =
+      prepare_planted(*parts_->platform, device_, setting, from, to);
   if (!kernel) return {kernel.error().message, false};
-  auto memory = tool::open_device_memory(device);
+  auto memory = tool::open_device_memory(device_);
   if (!memory) return {memory.error().message, false};
   const tool::Inputs inputs = tool::generate_inputs(kernel->problem, setting.kv_len, 11);
   const tool::KvImage image = tool::lay_out(kernel->problem, inputs, 11);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,8 +35,19 @@ struct Verdict {
   bool right = false;   // within the accuracy contract, twice in a row
 };
 
-// Device: "cpu" or "cuda:0". Empty `from`: the source as it was emitted.
-Verdict run_planted(const std::string& device, const Setting& setting, const std::string& from,
-                    const std::string& to);
+// Runs emitted source on one device: "cpu" or "cuda:0".
+class Planter {
+ public:
+  explicit Planter(std::string device);
+  ~Planter();
+
+  // Empty `from`: the source as it was emitted.
+  Verdict run(const Setting& setting, const std::string& from, const std::string& to);
+
+ private:
+  struct Parts;
+  std::string device_;
+  std::unique_ptr<Parts> parts_;
+};
 
 }  // namespace splitkv::testing_support

@@ -44,10 +44,10 @@ inline std::vector<Piece> pieces_of_line(const Schedule& schedule,
                                          const std::vector<int64_t>& tiles) {
   std::vector<int64_t> first_unit = {0};
   for (int64_t count : tiles) first_unit.push_back(first_unit.back() + std::max<int64_t>(1, count));
-  const int64_t total = first_unit.back(), blocks = schedule.blocks;
+  const int64_t total = first_unit.back(), used = std::min<int64_t>(schedule.blocks, total);
   std::vector<Piece> pieces;
-  for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t begin = block * total / blocks, end = (block + 1) * total / blocks;
+  for (int64_t block = 0; block < used; ++block) {
+    const int64_t begin = block * total / used, end = (block + 1) * total / used;
     for (int64_t seq = 0; seq < int64_t(tiles.size()); ++seq) {
       const int64_t low = std::max(begin, first_unit[size_t(seq)]);
       const int64_t high = std::min(end, first_unit[size_t(seq) + 1]);

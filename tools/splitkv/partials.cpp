@@ -40,12 +40,13 @@ PartialCount count_partials(const Problem& problem, const Schedule& schedule,
     total += units.back() * sequences_a_row;
   }
 
+  const int64_t used_blocks = std::min<int64_t>(schedule.blocks, total);
   PartialCount count;
   int64_t first = 0;
   for (const int64_t row_units : units) {
     for (int64_t i = 0; i < sequences_a_row; ++i, first += row_units) {
       const int64_t pieces = schedule.partition == Partition::flat
-                                 ? pieces_of_flat(first, row_units, total, schedule.blocks)
+                                 ? pieces_of_flat(first, row_units, total, used_blocks)
                                  : std::min<int64_t>(schedule.splits, row_units);
       ++count.sequences;
       if (pieces < 2) continue;

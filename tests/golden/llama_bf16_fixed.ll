@@ -1,0 +1,1122 @@
+; attention q=bf16 kv=bf16 heads=32/8 dim=128 lse=natural | schedule family=vector tile=64 rows=4 warps=1 partition=fixed splits=4 | cpu:x86-64-v3
+
+define void @splitkv_split(ptr noalias readonly %args, i64 %block) #0 {
+entry:
+  %splits.i32.field = getelementptr i8, ptr %args, i64 220
+  %splits.i32 = load i32, ptr %splits.i32.field, align 4
+  %splits = sext i32 %splits.i32 to i64
+  %sequence = udiv i64 %block, %splits
+  %split = urem i64 %block, %splits
+  %batch_row = udiv i64 %sequence, 8
+  %sequence.in_row = urem i64 %sequence, 8
+  %kv_lens.field = getelementptr i8, ptr %args, i64 40
+  %kv_lens = load ptr, ptr %kv_lens.field, align 8
+  %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
+  %kv_len.i32 = load i32, ptr %kv_len.at, align 4
+  %kv_len = sext i32 %kv_len.i32 to i64
+  %kv_len.up = add i64 %kv_len, 63
+  %tile.end = udiv i64 %kv_len.up, 64
+  %larger = icmp sgt i64 %tile.end, 1
+  %units = select i1 %larger, i64 %tile.end, i64 1
+  %smaller = icmp slt i64 %splits, %units
+  %active = select i1 %smaller, i64 %splits, i64 %units
+  %takes_part = icmp slt i64 %split, %active
+  br i1 %takes_part, label %split.1.then, label %split.1.end
+
+split.1.then:
+  %split.next = add i64 %split, 1
+  %share = mul i64 %split, %tile.end
+  %piece.first = udiv i64 %share, %active
+  %share.next = mul i64 %split.next, %tile.end
+  %piece.end = udiv i64 %share.next, %active
+  %first_slot = mul i64 %sequence, %splits
+  call void @attend_piece(ptr %args, i64 %sequence, i64 %batch_row, i64 %sequence.in_row, i64 0, i64 %piece.first, i64 %piece.end, i64 1, i64 %block, i64 %active, i64 %first_slot)
+  br label %split.1.end
+
+split.1.end:
+  ret void
+}
+
+define internal void @attend_piece(ptr noalias readonly %args, i64 %sequence, i64 %batch_row, i64 %kv_head, i64 %row_block, i64 %piece.first, i64 %piece.end, i64 %piece.step, i64 %slot, i64 %pieces, i64 %first_slot) #0 {
+entry:
+  %q = alloca [512 x float], align 64
+  %m = alloca [4 x float], align 64
+  %l = alloca [4 x float], align 64
+  %acc = alloca [512 x float], align 64
+  %rescale = alloca [4 x float], align 64
+  %scores = alloca [256 x float], align 64
+  %weights = alloca [256 x float], align 64
+  %kv_lens.field = getelementptr i8, ptr %args, i64 40
+  %kv_lens = load ptr, ptr %kv_lens.field, align 8
+  %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
+  %kv_len.i32 = load i32, ptr %kv_len.at, align 4
+  %kv_len = sext i32 %kv_len.i32 to i64
+  %kv_len.up = add i64 %kv_len, 63
+  %tile.end = udiv i64 %kv_len.up, 64
+  %k.row.field = getelementptr i8, ptr %args, i64 104
+  %k.row = load i64, ptr %k.row.field, align 8
+  %k.row.bytes = mul i64 %k.row, 2
+  %k.token.field = getelementptr i8, ptr %args, i64 120
+  %k.token = load i64, ptr %k.token.field, align 8
+  %k.token.bytes = mul i64 %k.token, 2
+  %k.head.field = getelementptr i8, ptr %args, i64 112
+  %k.head = load i64, ptr %k.head.field, align 8
+  %k.head.bytes = mul i64 %k.head, 2
+  %k.head.offset = mul i64 %k.head.bytes, %kv_head
+  %k.row.offset = mul i64 %k.row.bytes, %batch_row
+  %k.offset = add i64 %k.head.offset, %k.row.offset
+  %k.all.field = getelementptr i8, ptr %args, i64 8
+  %k.all = load ptr, ptr %k.all.field, align 8
+  %k.base = getelementptr i8, ptr %k.all, i64 %k.offset
+  %v.row.field = getelementptr i8, ptr %args, i64 128
+  %v.row = load i64, ptr %v.row.field, align 8
+  %v.row.bytes = mul i64 %v.row, 2
+  %v.token.field = getelementptr i8, ptr %args, i64 144
+  %v.token = load i64, ptr %v.token.field, align 8
+  %v.token.bytes = mul i64 %v.token, 2
+  %v.head.field = getelementptr i8, ptr %args, i64 136
+  %v.head = load i64, ptr %v.head.field, align 8
+  %v.head.bytes = mul i64 %v.head, 2
+  %v.head.offset = mul i64 %v.head.bytes, %kv_head
+  %v.row.offset = mul i64 %v.row.bytes, %batch_row
+  %v.offset = add i64 %v.head.offset, %v.row.offset
+  %v.all.field = getelementptr i8, ptr %args, i64 16
+  %v.all = load ptr, ptr %v.all.field, align 8
+  %v.base = getelementptr i8, ptr %v.all, i64 %v.offset
+  ; q of the row block, converted once; nothing attended to yet
+  %q.all = load ptr, ptr %args, align 8
+  %q.stride_batch.field = getelementptr i8, ptr %args, i64 80
+  %q.stride_batch = load i64, ptr %q.stride_batch.field, align 8
+  %q.batch = mul i64 %batch_row, %q.stride_batch
+  %q.stride_query.field = getelementptr i8, ptr %args, i64 88
+  %q.stride_query = load i64, ptr %q.stride_query.field, align 8
+  %q.stride_head.field = getelementptr i8, ptr %args, i64 96
+  %q.stride_head = load i64, ptr %q.stride_head.field, align 8
+  br label %q_row.head
+
+q_row.head:
+  %q_row = phi i64 [ 0, %entry ], [ %q_row.next, %dim.1.done ]
+  %q_row.more = icmp slt i64 %q_row, 4
+  br i1 %q_row.more, label %q_row.body, label %q_row.done
+
+q_row.body:
+  %rows.before = mul i64 %row_block, 4
+  %group.row = add i64 %rows.before, %q_row
+  %head.first = mul i64 %kv_head, 4
+  %q_head = add i64 %head.first, %group.row
+  %q.head = mul i64 %q_head, %q.stride_head
+  %q.offset = add i64 %q.batch, %q.head
+  %q.bytes = mul i64 %q.offset, 2
+  %q.row.all = getelementptr i8, ptr %q.all, i64 %q.bytes
+  %q.row.offset = mul i64 %q_row, 128
+  %q.row = getelementptr float, ptr %q, i64 %q.row.offset
+  br label %dim.head
+
+dim.head:
+  %dim = phi i64 [ 0, %q_row.body ], [ %dim.next, %dim.body ]
+  %dim.more = icmp slt i64 %dim, 128
+  br i1 %dim.more, label %dim.body, label %dim.done
+
+dim.body:
+  %dim.bytes = mul i64 %dim, 2
+  %q.at = getelementptr i8, ptr %q.row.all, i64 %dim.bytes
+  %q.value.raw = load <8 x i16>, ptr %q.at, align 2
+  %bits.wide = zext <8 x i16> %q.value.raw to <8 x i32>
+  %bits.upper = shl <8 x i32> %bits.wide, splat (i32 16)
+  %q.value = bitcast <8 x i32> %bits.upper to <8 x float>
+  %q.row.at = getelementptr float, ptr %q.row, i64 %dim
+  store <8 x float> %q.value, ptr %q.row.at, align 4
+  %dim.next = add i64 %dim, 8
+  br label %dim.head
+
+dim.done:
+  %m.at = getelementptr float, ptr %m, i64 %q_row
+  store float 0xFFF0000000000000, ptr %m.at, align 4
+  %l.at = getelementptr float, ptr %l, i64 %q_row
+  store float 0.0, ptr %l.at, align 4
+  %acc.row.offset = mul i64 %q_row, 128
+  %acc.row = getelementptr float, ptr %acc, i64 %acc.row.offset
+  br label %dim.1.head
+
+dim.1.head:
+  %dim.1 = phi i64 [ 0, %dim.done ], [ %dim.1.next, %dim.1.body ]
+  %dim.1.more = icmp slt i64 %dim.1, 128
+  br i1 %dim.1.more, label %dim.1.body, label %dim.1.done
+
+dim.1.body:
+  %acc.at = getelementptr float, ptr %acc.row, i64 %dim.1
+  store <8 x float> splat (float 0.0), ptr %acc.at, align 4
+  %dim.1.next = add i64 %dim.1, 8
+  br label %dim.1.head
+
+dim.1.done:
+  %q_row.next = add i64 %q_row, 1
+  br label %q_row.head
+
+q_row.done:
+  br label %tile.head
+
+tile.head:
+  %tile = phi i64 [ %piece.first, %q_row.done ], [ %tile.next, %panel.done ]
+  %tile.more = icmp slt i64 %tile, %piece.end
+  br i1 %tile.more, label %tile.body, label %tile.done
+
+tile.body:
+  %tile.begin = mul i64 %tile, 64
+  %tile.end.1 = add i64 %tile.begin, 64
+  %smaller = icmp slt i64 %tile.end.1, %kv_len
+  %keys.end = select i1 %smaller, i64 %tile.end.1, i64 %kv_len
+  %keys = sub i64 %keys.end, %tile.begin
+  ; q.k of every row and key, several keys at a time; the last key stands in beyond it
+  %key.last = sub i64 %keys, 1
+  br label %key.head
+
+key.head:
+  %key = phi i64 [ 0, %tile.body ], [ %key.next, %dim.2.done ]
+  %key.more = icmp slt i64 %key, %keys
+  br i1 %key.more, label %key.body, label %key.done
+
+key.body:
+  %smaller.1 = icmp slt i64 %key, %key.last
+  %key.held_0 = select i1 %smaller.1, i64 %key, i64 %key.last
+  %k.row_0.position = add i64 %tile.begin, %key.held_0
+  %k.row_0.offset = mul i64 %k.row_0.position, %k.token.bytes
+  %k.row_0 = getelementptr i8, ptr %k.base, i64 %k.row_0.offset
+  %key_1 = add i64 %key, 1
+  %smaller.2 = icmp slt i64 %key_1, %key.last
+  %key.held_1 = select i1 %smaller.2, i64 %key_1, i64 %key.last
+  %k.row_1.position = add i64 %tile.begin, %key.held_1
+  %k.row_1.offset = mul i64 %k.row_1.position, %k.token.bytes
+  %k.row_1 = getelementptr i8, ptr %k.base, i64 %k.row_1.offset
+  %key_2 = add i64 %key, 2
+  %smaller.3 = icmp slt i64 %key_2, %key.last
+  %key.held_2 = select i1 %smaller.3, i64 %key_2, i64 %key.last
+  %k.row_2.position = add i64 %tile.begin, %key.held_2
+  %k.row_2.offset = mul i64 %k.row_2.position, %k.token.bytes
+  %k.row_2 = getelementptr i8, ptr %k.base, i64 %k.row_2.offset
+  %key_3 = add i64 %key, 3
+  %smaller.4 = icmp slt i64 %key_3, %key.last
+  %key.held_3 = select i1 %smaller.4, i64 %key_3, i64 %key.last
+  %k.row_3.position = add i64 %tile.begin, %key.held_3
+  %k.row_3.offset = mul i64 %k.row_3.position, %k.token.bytes
+  %k.row_3 = getelementptr i8, ptr %k.base, i64 %k.row_3.offset
+  br label %dim.2.head
+
+dim.2.head:
+  %dim.2 = phi i64 [ 0, %key.body ], [ %dim.2.next, %dim.2.body ]
+  %dot = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next, %dim.2.body ]
+  %dot.1 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.1, %dim.2.body ]
+  %dot.2 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.2, %dim.2.body ]
+  %dot.3 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.3, %dim.2.body ]
+  %dot.4 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.4, %dim.2.body ]
+  %dot.5 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.5, %dim.2.body ]
+  %dot.6 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.6, %dim.2.body ]
+  %dot.7 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.7, %dim.2.body ]
+  %dot.8 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.8, %dim.2.body ]
+  %dot.9 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.9, %dim.2.body ]
+  %dot.10 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.10, %dim.2.body ]
+  %dot.11 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.11, %dim.2.body ]
+  %dot.12 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.12, %dim.2.body ]
+  %dot.13 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.13, %dim.2.body ]
+  %dot.14 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.14, %dim.2.body ]
+  %dot.15 = phi <8 x float> [ splat (float 0.0), %key.body ], [ %dot.next.15, %dim.2.body ]
+  %dim.2.more = icmp slt i64 %dim.2, 128
+  br i1 %dim.2.more, label %dim.2.body, label %dim.2.done
+
+dim.2.body:
+  %dim.bytes.1 = mul i64 %dim.2, 2
+  %k_0.at = getelementptr i8, ptr %k.row_0, i64 %dim.bytes.1
+  %k_0.raw = load <8 x i16>, ptr %k_0.at, align 16
+  %bits.wide.1 = zext <8 x i16> %k_0.raw to <8 x i32>
+  %bits.upper.1 = shl <8 x i32> %bits.wide.1, splat (i32 16)
+  %k_0 = bitcast <8 x i32> %bits.upper.1 to <8 x float>
+  %k_1.at = getelementptr i8, ptr %k.row_1, i64 %dim.bytes.1
+  %k_1.raw = load <8 x i16>, ptr %k_1.at, align 16
+  %bits.wide.2 = zext <8 x i16> %k_1.raw to <8 x i32>
+  %bits.upper.2 = shl <8 x i32> %bits.wide.2, splat (i32 16)
+  %k_1 = bitcast <8 x i32> %bits.upper.2 to <8 x float>
+  %k_2.at = getelementptr i8, ptr %k.row_2, i64 %dim.bytes.1
+  %k_2.raw = load <8 x i16>, ptr %k_2.at, align 16
+  %bits.wide.3 = zext <8 x i16> %k_2.raw to <8 x i32>
+  %bits.upper.3 = shl <8 x i32> %bits.wide.3, splat (i32 16)
+  %k_2 = bitcast <8 x i32> %bits.upper.3 to <8 x float>
+  %k_3.at = getelementptr i8, ptr %k.row_3, i64 %dim.bytes.1
+  %k_3.raw = load <8 x i16>, ptr %k_3.at, align 16
+  %bits.wide.4 = zext <8 x i16> %k_3.raw to <8 x i32>
+  %bits.upper.4 = shl <8 x i32> %bits.wide.4, splat (i32 16)
+  %k_3 = bitcast <8 x i32> %bits.upper.4 to <8 x float>
+  %q_0.at = getelementptr float, ptr %q, i64 %dim.2
+  %q_0 = load <8 x float>, ptr %q_0.at, align 4
+  %dot.next = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_0, <8 x float> %k_0, <8 x float> %dot)
+  %dot.next.1 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_0, <8 x float> %k_1, <8 x float> %dot.1)
+  %dot.next.2 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_0, <8 x float> %k_2, <8 x float> %dot.2)
+  %dot.next.3 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_0, <8 x float> %k_3, <8 x float> %dot.3)
+  %q.row_1 = getelementptr float, ptr %q, i64 128
+  %q_1.at = getelementptr float, ptr %q.row_1, i64 %dim.2
+  %q_1 = load <8 x float>, ptr %q_1.at, align 4
+  %dot.next.4 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_1, <8 x float> %k_0, <8 x float> %dot.4)
+  %dot.next.5 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_1, <8 x float> %k_1, <8 x float> %dot.5)
+  %dot.next.6 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_1, <8 x float> %k_2, <8 x float> %dot.6)
+  %dot.next.7 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_1, <8 x float> %k_3, <8 x float> %dot.7)
+  %q.row_2.offset = mul i64 2, 128
+  %q.row_2 = getelementptr float, ptr %q, i64 %q.row_2.offset
+  %q_2.at = getelementptr float, ptr %q.row_2, i64 %dim.2
+  %q_2 = load <8 x float>, ptr %q_2.at, align 4
+  %dot.next.8 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_2, <8 x float> %k_0, <8 x float> %dot.8)
+  %dot.next.9 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_2, <8 x float> %k_1, <8 x float> %dot.9)
+  %dot.next.10 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_2, <8 x float> %k_2, <8 x float> %dot.10)
+  %dot.next.11 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_2, <8 x float> %k_3, <8 x float> %dot.11)
+  %q.row_3.offset = mul i64 3, 128
+  %q.row_3 = getelementptr float, ptr %q, i64 %q.row_3.offset
+  %q_3.at = getelementptr float, ptr %q.row_3, i64 %dim.2
+  %q_3 = load <8 x float>, ptr %q_3.at, align 4
+  %dot.next.12 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_3, <8 x float> %k_0, <8 x float> %dot.12)
+  %dot.next.13 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_3, <8 x float> %k_1, <8 x float> %dot.13)
+  %dot.next.14 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_3, <8 x float> %k_2, <8 x float> %dot.14)
+  %dot.next.15 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %q_3, <8 x float> %k_3, <8 x float> %dot.15)
+  %dim.2.next = add i64 %dim.2, 8
+  br label %dim.2.head
+
+dim.2.done:
+  %dots.upper = shufflevector <8 x float> %dot, <8 x float> %dot.1, <8 x i32> <i32 4, i32 5, i32 6, i32 7, i32 12, i32 13, i32 14, i32 15>
+  %dots.lower = shufflevector <8 x float> %dot, <8 x float> %dot.1, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 8, i32 9, i32 10, i32 11>
+  %dots.folded = fadd <8 x float> %dots.lower, %dots.upper
+  %dots.upper.1 = shufflevector <8 x float> %dot.2, <8 x float> %dot.3, <8 x i32> <i32 4, i32 5, i32 6, i32 7, i32 12, i32 13, i32 14, i32 15>
+  %dots.lower.1 = shufflevector <8 x float> %dot.2, <8 x float> %dot.3, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 8, i32 9, i32 10, i32 11>
+  %dots.folded.1 = fadd <8 x float> %dots.lower.1, %dots.upper.1
+  %dots.upper.2 = shufflevector <8 x float> %dot.4, <8 x float> %dot.5, <8 x i32> <i32 4, i32 5, i32 6, i32 7, i32 12, i32 13, i32 14, i32 15>
+  %dots.lower.2 = shufflevector <8 x float> %dot.4, <8 x float> %dot.5, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 8, i32 9, i32 10, i32 11>
+  %dots.folded.2 = fadd <8 x float> %dots.lower.2, %dots.upper.2
+  %dots.upper.3 = shufflevector <8 x float> %dot.6, <8 x float> %dot.7, <8 x i32> <i32 4, i32 5, i32 6, i32 7, i32 12, i32 13, i32 14, i32 15>
+  %dots.lower.3 = shufflevector <8 x float> %dot.6, <8 x float> %dot.7, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 8, i32 9, i32 10, i32 11>
+  %dots.folded.3 = fadd <8 x float> %dots.lower.3, %dots.upper.3
+  %dots.upper.4 = shufflevector <8 x float> %dots.folded, <8 x float> %dots.folded.1, <8 x i32> <i32 2, i32 3, i32 10, i32 11, i32 6, i32 7, i32 14, i32 15>
+  %dots.lower.4 = shufflevector <8 x float> %dots.folded, <8 x float> %dots.folded.1, <8 x i32> <i32 0, i32 1, i32 8, i32 9, i32 4, i32 5, i32 12, i32 13>
+  %dots.folded.4 = fadd <8 x float> %dots.lower.4, %dots.upper.4
+  %dots.upper.5 = shufflevector <8 x float> %dots.folded.2, <8 x float> %dots.folded.3, <8 x i32> <i32 2, i32 3, i32 10, i32 11, i32 6, i32 7, i32 14, i32 15>
+  %dots.lower.5 = shufflevector <8 x float> %dots.folded.2, <8 x float> %dots.folded.3, <8 x i32> <i32 0, i32 1, i32 8, i32 9, i32 4, i32 5, i32 12, i32 13>
+  %dots.folded.5 = fadd <8 x float> %dots.lower.5, %dots.upper.5
+  %dots.upper.6 = shufflevector <8 x float> %dots.folded.4, <8 x float> %dots.folded.5, <8 x i32> <i32 1, i32 9, i32 3, i32 11, i32 5, i32 13, i32 7, i32 15>
+  %dots.lower.6 = shufflevector <8 x float> %dots.folded.4, <8 x float> %dots.folded.5, <8 x i32> <i32 0, i32 8, i32 2, i32 10, i32 4, i32 12, i32 6, i32 14>
+  %dots.folded.6 = fadd <8 x float> %dots.lower.6, %dots.upper.6
+  %dots = shufflevector <8 x float> %dots.folded.6, <8 x float> poison, <8 x i32> <i32 0, i32 4, i32 2, i32 6, i32 1, i32 5, i32 3, i32 7>
+  %scores.key = getelementptr float, ptr %scores, i64 %key
+  %dots.row = shufflevector <8 x float> %dots, <8 x float> poison, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x float> %dots.row, ptr %scores.key, align 4
+  %scores.row_1 = getelementptr float, ptr %scores, i64 64
+  %scores.key.1 = getelementptr float, ptr %scores.row_1, i64 %key
+  %dots.row.1 = shufflevector <8 x float> %dots, <8 x float> poison, <4 x i32> <i32 4, i32 5, i32 6, i32 7>
+  store <4 x float> %dots.row.1, ptr %scores.key.1, align 4
+  %dots.upper.7 = shufflevector <8 x float> %dot.8, <8 x float> %dot.9, <8 x i32> <i32 4, i32 5, i32 6, i32 7, i32 12, i32 13, i32 14, i32 15>
+  %dots.lower.7 = shufflevector <8 x float> %dot.8, <8 x float> %dot.9, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 8, i32 9, i32 10, i32 11>
+  %dots.folded.7 = fadd <8 x float> %dots.lower.7, %dots.upper.7
+  %dots.upper.8 = shufflevector <8 x float> %dot.10, <8 x float> %dot.11, <8 x i32> <i32 4, i32 5, i32 6, i32 7, i32 12, i32 13, i32 14, i32 15>
+  %dots.lower.8 = shufflevector <8 x float> %dot.10, <8 x float> %dot.11, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 8, i32 9, i32 10, i32 11>
+  %dots.folded.8 = fadd <8 x float> %dots.lower.8, %dots.upper.8
+  %dots.upper.9 = shufflevector <8 x float> %dot.12, <8 x float> %dot.13, <8 x i32> <i32 4, i32 5, i32 6, i32 7, i32 12, i32 13, i32 14, i32 15>
+  %dots.lower.9 = shufflevector <8 x float> %dot.12, <8 x float> %dot.13, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 8, i32 9, i32 10, i32 11>
+  %dots.folded.9 = fadd <8 x float> %dots.lower.9, %dots.upper.9
+  %dots.upper.10 = shufflevector <8 x float> %dot.14, <8 x float> %dot.15, <8 x i32> <i32 4, i32 5, i32 6, i32 7, i32 12, i32 13, i32 14, i32 15>
+  %dots.lower.10 = shufflevector <8 x float> %dot.14, <8 x float> %dot.15, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 8, i32 9, i32 10, i32 11>
+  %dots.folded.10 = fadd <8 x float> %dots.lower.10, %dots.upper.10
+  %dots.upper.11 = shufflevector <8 x float> %dots.folded.7, <8 x float> %dots.folded.8, <8 x i32> <i32 2, i32 3, i32 10, i32 11, i32 6, i32 7, i32 14, i32 15>
+  %dots.lower.11 = shufflevector <8 x float> %dots.folded.7, <8 x float> %dots.folded.8, <8 x i32> <i32 0, i32 1, i32 8, i32 9, i32 4, i32 5, i32 12, i32 13>
+  %dots.folded.11 = fadd <8 x float> %dots.lower.11, %dots.upper.11
+  %dots.upper.12 = shufflevector <8 x float> %dots.folded.9, <8 x float> %dots.folded.10, <8 x i32> <i32 2, i32 3, i32 10, i32 11, i32 6, i32 7, i32 14, i32 15>
+  %dots.lower.12 = shufflevector <8 x float> %dots.folded.9, <8 x float> %dots.folded.10, <8 x i32> <i32 0, i32 1, i32 8, i32 9, i32 4, i32 5, i32 12, i32 13>
+  %dots.folded.12 = fadd <8 x float> %dots.lower.12, %dots.upper.12
+  %dots.upper.13 = shufflevector <8 x float> %dots.folded.11, <8 x float> %dots.folded.12, <8 x i32> <i32 1, i32 9, i32 3, i32 11, i32 5, i32 13, i32 7, i32 15>
+  %dots.lower.13 = shufflevector <8 x float> %dots.folded.11, <8 x float> %dots.folded.12, <8 x i32> <i32 0, i32 8, i32 2, i32 10, i32 4, i32 12, i32 6, i32 14>
+  %dots.folded.13 = fadd <8 x float> %dots.lower.13, %dots.upper.13
+  %dots.1 = shufflevector <8 x float> %dots.folded.13, <8 x float> poison, <8 x i32> <i32 0, i32 4, i32 2, i32 6, i32 1, i32 5, i32 3, i32 7>
+  %scores.row_2.offset = mul i64 2, 64
+  %scores.row_2 = getelementptr float, ptr %scores, i64 %scores.row_2.offset
+  %scores.key.2 = getelementptr float, ptr %scores.row_2, i64 %key
+  %dots.row.2 = shufflevector <8 x float> %dots.1, <8 x float> poison, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x float> %dots.row.2, ptr %scores.key.2, align 4
+  %scores.row_3.offset = mul i64 3, 64
+  %scores.row_3 = getelementptr float, ptr %scores, i64 %scores.row_3.offset
+  %scores.key.3 = getelementptr float, ptr %scores.row_3, i64 %key
+  %dots.row.3 = shufflevector <8 x float> %dots.1, <8 x float> poison, <4 x i32> <i32 4, i32 5, i32 6, i32 7>
+  store <4 x float> %dots.row.3, ptr %scores.key.3, align 4
+  %key.next = add i64 %key, 4
+  br label %key.head
+
+key.done:
+  ; online softmax: weights of the block, m and l of every row
+  br label %row.head
+
+row.head:
+  %row = phi i64 [ 0, %key.done ], [ %row.next, %weighed.done ]
+  %row.more = icmp slt i64 %row, 4
+  br i1 %row.more, label %row.body, label %row.done
+
+row.body:
+  %scores.row.offset = mul i64 %row, 64
+  %scores.row = getelementptr float, ptr %scores, i64 %scores.row.offset
+  %weights.row.offset = mul i64 %row, 64
+  %weights.row = getelementptr float, ptr %weights, i64 %weights.row.offset
+  %m.at.1 = getelementptr float, ptr %m, i64 %row
+  %l.at.1 = getelementptr float, ptr %l, i64 %row
+  %rescale.at = getelementptr float, ptr %rescale, i64 %row
+  %m.before = load float, ptr %m.at.1, align 4
+  %rows.before.1 = mul i64 %row_block, 4
+  %group.row.1 = add i64 %rows.before.1, %row
+  %head.first.1 = mul i64 %kv_head, 4
+  %q_head.1 = add i64 %head.first.1, %group.row.1
+  %query.past = sub i64 0, 1
+  %query_pos = add i64 %kv_len, %query.past
+  br label %scored.head
+
+scored.head:
+  %scored = phi i64 [ 0, %row.body ], [ %scored.next, %scored.body ]
+  %score.largest = phi <8 x float> [ splat (float 0xFFF0000000000000), %row.body ], [ %score.largest.next, %scored.body ]
+  %scored.more = icmp slt i64 %scored, %keys
+  br i1 %scored.more, label %scored.body, label %scored.done
+
+scored.body:
+  %dots.at = getelementptr float, ptr %scores.row, i64 %scored
+  %dots.2 = load <8 x float>, ptr %dots.at, align 4
+  %scored.first = insertelement <8 x i64> poison, i64 %scored, i64 0
+  %scored.splat = shufflevector <8 x i64> %scored.first, <8 x i64> poison, <8 x i32> zeroinitializer
+  %key.in_block = add <8 x i64> %scored.splat, <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7>
+  %product = fmul <8 x float> %dots.2, splat (float 0x3FC0527DC0000000)
+  %keys.first = insertelement <8 x i64> poison, i64 %keys, i64 0
+  %keys.splat = shufflevector <8 x i64> %keys.first, <8 x i64> poison, <8 x i32> zeroinitializer
+  %in_block = icmp slt <8 x i64> %key.in_block, %keys.splat
+  %score.masked = select <8 x i1> %in_block, <8 x float> %product, <8 x float> splat (float 0xFFF0000000000000)
+  store <8 x float> %score.masked, ptr %dots.at, align 4
+  %larger = fcmp ogt <8 x float> %score.masked, %score.largest
+  %score.largest.next = select <8 x i1> %larger, <8 x float> %score.masked, <8 x float> %score.largest
+  %scored.next = add i64 %scored, 8
+  br label %scored.head
+
+scored.done:
+  %block.largest.upper = shufflevector <8 x float> %score.largest, <8 x float> poison, <8 x i32> <i32 4, i32 5, i32 6, i32 7, i32 poison, i32 poison, i32 poison, i32 poison>
+  %larger.1 = fcmp ogt <8 x float> %score.largest, %block.largest.upper
+  %block.largest.lanes = select <8 x i1> %larger.1, <8 x float> %score.largest, <8 x float> %block.largest.upper
+  %block.largest.upper.1 = shufflevector <8 x float> %block.largest.lanes, <8 x float> poison, <8 x i32> <i32 2, i32 3, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison>
+  %larger.2 = fcmp ogt <8 x float> %block.largest.lanes, %block.largest.upper.1
+  %block.largest.lanes.1 = select <8 x i1> %larger.2, <8 x float> %block.largest.lanes, <8 x float> %block.largest.upper.1
+  %block.largest.upper.2 = shufflevector <8 x float> %block.largest.lanes.1, <8 x float> poison, <8 x i32> <i32 1, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison>
+  %larger.3 = fcmp ogt <8 x float> %block.largest.lanes.1, %block.largest.upper.2
+  %block.largest.lanes.2 = select <8 x i1> %larger.3, <8 x float> %block.largest.lanes.1, <8 x float> %block.largest.upper.2
+  %block.largest = extractelement <8 x float> %block.largest.lanes.2, i64 0
+  %larger.4 = fcmp ogt float %block.largest, %m.before
+  %m.next = select i1 %larger.4, float %block.largest, float %m.before
+  %m.is_empty = fcmp oeq float %m.next, 0xFFF0000000000000
+  %m.base = select i1 %m.is_empty, float 0.0, float %m.next
+  br label %weighed.head
+
+weighed.head:
+  %weighed = phi i64 [ 0, %scored.done ], [ %weighed.next, %weighed.body ]
+  %weight.sum = phi <8 x float> [ splat (float 0.0), %scored.done ], [ %weight.sum.next, %weighed.body ]
+  %weighed.more = icmp slt i64 %weighed, %keys
+  br i1 %weighed.more, label %weighed.body, label %weighed.done
+
+weighed.body:
+  %scores.at = getelementptr float, ptr %scores.row, i64 %weighed
+  %score = load <8 x float>, ptr %scores.at, align 4
+  %m.base.first = insertelement <8 x float> poison, float %m.base, i64 0
+  %m.base.splat = shufflevector <8 x float> %m.base.first, <8 x float> poison, <8 x i32> zeroinitializer
+  %score.less = fsub <8 x float> %score, %m.base.splat
+  %larger.5 = fcmp ogt <8 x float> %score.less, splat (float -126.0)
+  %exponent.clamped = select <8 x i1> %larger.5, <8 x float> %score.less, <8 x float> splat (float -126.0)
+  %rounding = fadd <8 x float> %exponent.clamped, splat (float 0x4168000000000000)
+  %whole.bits = bitcast <8 x float> %rounding to <8 x i32>
+  %whole = fsub <8 x float> %rounding, splat (float 0x4168000000000000)
+  %fraction = fsub <8 x float> %exponent.clamped, %whole
+  %poly = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> splat (float 0x3F244138A0000000), <8 x float> %fraction, <8 x float> splat (float 0x3F55F08900000000))
+  %poly.1 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %poly, <8 x float> %fraction, <8 x float> splat (float 0x3F83B2A540000000))
+  %poly.2 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %poly.1, <8 x float> %fraction, <8 x float> splat (float 0x3FAC6AF6C0000000))
+  %poly.3 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %poly.2, <8 x float> %fraction, <8 x float> splat (float 0x3FCEBFBE00000000))
+  %poly.4 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %poly.3, <8 x float> %fraction, <8 x float> splat (float 0x3FE62E4300000000))
+  %mantissa = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %poly.4, <8 x float> %fraction, <8 x float> splat (float 1.0))
+  %exponent = shl <8 x i32> %whole.bits, splat (i32 23)
+  %mantissa.bits = bitcast <8 x float> %mantissa to <8 x i32>
+  %power.bits = add <8 x i32> %mantissa.bits, %exponent
+  %power = bitcast <8 x i32> %power.bits to <8 x float>
+  %underflows = fcmp olt <8 x float> %score.less, splat (float -126.0)
+  %power.or.zero = select <8 x i1> %underflows, <8 x float> splat (float 0.0), <8 x float> %power
+  %weights.at = getelementptr float, ptr %weights.row, i64 %weighed
+  store <8 x float> %power.or.zero, ptr %weights.at, align 4
+  %weight.sum.next = fadd <8 x float> %weight.sum, %power.or.zero
+  %weighed.next = add i64 %weighed, 8
+  br label %weighed.head
+
+weighed.done:
+  %block.sum = call reassoc float @llvm.vector.reduce.fadd.v8f32(float -0.0, <8 x float> %weight.sum)
+  %m.less = fsub float %m.before, %m.base
+  %larger.6 = fcmp ogt float %m.less, -126.0
+  %exponent.clamped.1 = select i1 %larger.6, float %m.less, float -126.0
+  %rounding.1 = fadd float %exponent.clamped.1, 0x4168000000000000
+  %whole.bits.1 = bitcast float %rounding.1 to i32
+  %whole.1 = fsub float %rounding.1, 0x4168000000000000
+  %fraction.1 = fsub float %exponent.clamped.1, %whole.1
+  %poly.5 = call float @llvm.fmuladd.f32(float 0x3F244138A0000000, float %fraction.1, float 0x3F55F08900000000)
+  %poly.6 = call float @llvm.fmuladd.f32(float %poly.5, float %fraction.1, float 0x3F83B2A540000000)
+  %poly.7 = call float @llvm.fmuladd.f32(float %poly.6, float %fraction.1, float 0x3FAC6AF6C0000000)
+  %poly.8 = call float @llvm.fmuladd.f32(float %poly.7, float %fraction.1, float 0x3FCEBFBE00000000)
+  %poly.9 = call float @llvm.fmuladd.f32(float %poly.8, float %fraction.1, float 0x3FE62E4300000000)
+  %mantissa.1 = call float @llvm.fmuladd.f32(float %poly.9, float %fraction.1, float 1.0)
+  %exponent.1 = shl i32 %whole.bits.1, 23
+  %mantissa.bits.1 = bitcast float %mantissa.1 to i32
+  %power.bits.1 = add i32 %mantissa.bits.1, %exponent.1
+  %power.1 = bitcast i32 %power.bits.1 to float
+  %underflows.1 = fcmp olt float %m.less, -126.0
+  %power.or.zero.1 = select i1 %underflows.1, float 0.0, float %power.1
+  %l.before = load float, ptr %l.at.1, align 4
+  store float %m.next, ptr %m.at.1, align 4
+  store float %power.or.zero.1, ptr %rescale.at, align 4
+  %l.next = call float @llvm.fmuladd.f32(float %l.before, float %power.or.zero.1, float %block.sum)
+  store float %l.next, ptr %l.at.1, align 4
+  %row.next = add i64 %row, 1
+  br label %row.head
+
+row.done:
+  ; acc = acc * rescale + weights * V, a panel of dims at a time
+  br label %panel.head
+
+panel.head:
+  %panel = phi i64 [ 0, %row.done ], [ %panel.next, %v_key.done ]
+  %panel.more = icmp slt i64 %panel, 128
+  br i1 %panel.more, label %panel.body, label %panel.done
+
+panel.body:
+  %acc.panel_0 = getelementptr float, ptr %acc, i64 %panel
+  %rescale_0 = load float, ptr %rescale, align 4
+  %rescale_0.first = insertelement <8 x float> poison, float %rescale_0, i64 0
+  %rescale_0.splat = shufflevector <8 x float> %rescale_0.first, <8 x float> poison, <8 x i32> zeroinitializer
+  %acc.before = load <8 x float>, ptr %acc.panel_0, align 4
+  %acc.rescaled = fmul <8 x float> %acc.before, %rescale_0.splat
+  %acc.at.1 = getelementptr float, ptr %acc.panel_0, i64 8
+  %acc.before.1 = load <8 x float>, ptr %acc.at.1, align 4
+  %acc.rescaled.1 = fmul <8 x float> %acc.before.1, %rescale_0.splat
+  %acc.row_1 = getelementptr float, ptr %acc, i64 128
+  %acc.panel_1 = getelementptr float, ptr %acc.row_1, i64 %panel
+  %rescale.at.1 = getelementptr float, ptr %rescale, i64 1
+  %rescale_1 = load float, ptr %rescale.at.1, align 4
+  %rescale_1.first = insertelement <8 x float> poison, float %rescale_1, i64 0
+  %rescale_1.splat = shufflevector <8 x float> %rescale_1.first, <8 x float> poison, <8 x i32> zeroinitializer
+  %acc.before.2 = load <8 x float>, ptr %acc.panel_1, align 4
+  %acc.rescaled.2 = fmul <8 x float> %acc.before.2, %rescale_1.splat
+  %acc.at.2 = getelementptr float, ptr %acc.panel_1, i64 8
+  %acc.before.3 = load <8 x float>, ptr %acc.at.2, align 4
+  %acc.rescaled.3 = fmul <8 x float> %acc.before.3, %rescale_1.splat
+  %acc.row_2.offset = mul i64 2, 128
+  %acc.row_2 = getelementptr float, ptr %acc, i64 %acc.row_2.offset
+  %acc.panel_2 = getelementptr float, ptr %acc.row_2, i64 %panel
+  %rescale.at.2 = getelementptr float, ptr %rescale, i64 2
+  %rescale_2 = load float, ptr %rescale.at.2, align 4
+  %rescale_2.first = insertelement <8 x float> poison, float %rescale_2, i64 0
+  %rescale_2.splat = shufflevector <8 x float> %rescale_2.first, <8 x float> poison, <8 x i32> zeroinitializer
+  %acc.before.4 = load <8 x float>, ptr %acc.panel_2, align 4
+  %acc.rescaled.4 = fmul <8 x float> %acc.before.4, %rescale_2.splat
+  %acc.at.3 = getelementptr float, ptr %acc.panel_2, i64 8
+  %acc.before.5 = load <8 x float>, ptr %acc.at.3, align 4
+  %acc.rescaled.5 = fmul <8 x float> %acc.before.5, %rescale_2.splat
+  %acc.row_3.offset = mul i64 3, 128
+  %acc.row_3 = getelementptr float, ptr %acc, i64 %acc.row_3.offset
+  %acc.panel_3 = getelementptr float, ptr %acc.row_3, i64 %panel
+  %rescale.at.3 = getelementptr float, ptr %rescale, i64 3
+  %rescale_3 = load float, ptr %rescale.at.3, align 4
+  %rescale_3.first = insertelement <8 x float> poison, float %rescale_3, i64 0
+  %rescale_3.splat = shufflevector <8 x float> %rescale_3.first, <8 x float> poison, <8 x i32> zeroinitializer
+  %acc.before.6 = load <8 x float>, ptr %acc.panel_3, align 4
+  %acc.rescaled.6 = fmul <8 x float> %acc.before.6, %rescale_3.splat
+  %acc.at.4 = getelementptr float, ptr %acc.panel_3, i64 8
+  %acc.before.7 = load <8 x float>, ptr %acc.at.4, align 4
+  %acc.rescaled.7 = fmul <8 x float> %acc.before.7, %rescale_3.splat
+  %panel.bytes = mul i64 %panel, 2
+  br label %v_key.head
+
+v_key.head:
+  %v_key = phi i64 [ 0, %panel.body ], [ %v_key.next, %v_key.body ]
+  %acc.value = phi <8 x float> [ %acc.rescaled, %panel.body ], [ %acc.next, %v_key.body ]
+  %acc.value.1 = phi <8 x float> [ %acc.rescaled.1, %panel.body ], [ %acc.next.1, %v_key.body ]
+  %acc.value.2 = phi <8 x float> [ %acc.rescaled.2, %panel.body ], [ %acc.next.2, %v_key.body ]
+  %acc.value.3 = phi <8 x float> [ %acc.rescaled.3, %panel.body ], [ %acc.next.3, %v_key.body ]
+  %acc.value.4 = phi <8 x float> [ %acc.rescaled.4, %panel.body ], [ %acc.next.4, %v_key.body ]
+  %acc.value.5 = phi <8 x float> [ %acc.rescaled.5, %panel.body ], [ %acc.next.5, %v_key.body ]
+  %acc.value.6 = phi <8 x float> [ %acc.rescaled.6, %panel.body ], [ %acc.next.6, %v_key.body ]
+  %acc.value.7 = phi <8 x float> [ %acc.rescaled.7, %panel.body ], [ %acc.next.7, %v_key.body ]
+  %v_key.more = icmp slt i64 %v_key, %keys
+  br i1 %v_key.more, label %v_key.body, label %v_key.done
+
+v_key.body:
+  %v.row.position = add i64 %tile.begin, %v_key
+  %v.row.offset.1 = mul i64 %v.row.position, %v.token.bytes
+  %v.row.1 = getelementptr i8, ptr %v.base, i64 %v.row.offset.1
+  %v.panel = getelementptr i8, ptr %v.row.1, i64 %panel.bytes
+  %v_0.raw = load <8 x i16>, ptr %v.panel, align 16
+  %bits.wide.5 = zext <8 x i16> %v_0.raw to <8 x i32>
+  %bits.upper.5 = shl <8 x i32> %bits.wide.5, splat (i32 16)
+  %v_0 = bitcast <8 x i32> %bits.upper.5 to <8 x float>
+  %v_1.at = getelementptr i8, ptr %v.panel, i64 16
+  %v_1.raw = load <8 x i16>, ptr %v_1.at, align 16
+  %bits.wide.6 = zext <8 x i16> %v_1.raw to <8 x i32>
+  %bits.upper.6 = shl <8 x i32> %bits.wide.6, splat (i32 16)
+  %v_1 = bitcast <8 x i32> %bits.upper.6 to <8 x float>
+  %weight.at = getelementptr float, ptr %weights, i64 %v_key
+  %weight_0 = load float, ptr %weight.at, align 4
+  %weight_0.first = insertelement <8 x float> poison, float %weight_0, i64 0
+  %weight_0.splat = shufflevector <8 x float> %weight_0.first, <8 x float> poison, <8 x i32> zeroinitializer
+  %acc.next = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %weight_0.splat, <8 x float> %v_0, <8 x float> %acc.value)
+  %acc.next.1 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %weight_0.splat, <8 x float> %v_1, <8 x float> %acc.value.1)
+  %weights.row_1 = getelementptr float, ptr %weights, i64 64
+  %weight.at.1 = getelementptr float, ptr %weights.row_1, i64 %v_key
+  %weight_1 = load float, ptr %weight.at.1, align 4
+  %weight_1.first = insertelement <8 x float> poison, float %weight_1, i64 0
+  %weight_1.splat = shufflevector <8 x float> %weight_1.first, <8 x float> poison, <8 x i32> zeroinitializer
+  %acc.next.2 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %weight_1.splat, <8 x float> %v_0, <8 x float> %acc.value.2)
+  %acc.next.3 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %weight_1.splat, <8 x float> %v_1, <8 x float> %acc.value.3)
+  %weights.row_2.offset = mul i64 2, 64
+  %weights.row_2 = getelementptr float, ptr %weights, i64 %weights.row_2.offset
+  %weight.at.2 = getelementptr float, ptr %weights.row_2, i64 %v_key
+  %weight_2 = load float, ptr %weight.at.2, align 4
+  %weight_2.first = insertelement <8 x float> poison, float %weight_2, i64 0
+  %weight_2.splat = shufflevector <8 x float> %weight_2.first, <8 x float> poison, <8 x i32> zeroinitializer
+  %acc.next.4 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %weight_2.splat, <8 x float> %v_0, <8 x float> %acc.value.4)
+  %acc.next.5 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %weight_2.splat, <8 x float> %v_1, <8 x float> %acc.value.5)
+  %weights.row_3.offset = mul i64 3, 64
+  %weights.row_3 = getelementptr float, ptr %weights, i64 %weights.row_3.offset
+  %weight.at.3 = getelementptr float, ptr %weights.row_3, i64 %v_key
+  %weight_3 = load float, ptr %weight.at.3, align 4
+  %weight_3.first = insertelement <8 x float> poison, float %weight_3, i64 0
+  %weight_3.splat = shufflevector <8 x float> %weight_3.first, <8 x float> poison, <8 x i32> zeroinitializer
+  %acc.next.6 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %weight_3.splat, <8 x float> %v_0, <8 x float> %acc.value.6)
+  %acc.next.7 = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %weight_3.splat, <8 x float> %v_1, <8 x float> %acc.value.7)
+  %v_key.next = add i64 %v_key, 1
+  br label %v_key.head
+
+v_key.done:
+  store <8 x float> %acc.value, ptr %acc.panel_0, align 4
+  store <8 x float> %acc.value.1, ptr %acc.at.1, align 4
+  store <8 x float> %acc.value.2, ptr %acc.panel_1, align 4
+  store <8 x float> %acc.value.3, ptr %acc.at.2, align 4
+  store <8 x float> %acc.value.4, ptr %acc.panel_2, align 4
+  store <8 x float> %acc.value.5, ptr %acc.at.3, align 4
+  store <8 x float> %acc.value.6, ptr %acc.panel_3, align 4
+  store <8 x float> %acc.value.7, ptr %acc.at.4, align 4
+  %panel.next = add i64 %panel, 16
+  br label %panel.head
+
+panel.done:
+  %tile.next = add i64 %tile, %piece.step
+  br label %tile.head
+
+tile.done:
+  %is_alone = icmp eq i64 %pieces, 1
+  br label %row.1.head
+
+row.1.head:
+  %row.1 = phi i64 [ 0, %tile.done ], [ %row.1.next, %write.end ]
+  %row.1.more = icmp slt i64 %row.1, 4
+  br i1 %row.1.more, label %row.1.body, label %row.1.done
+
+row.1.body:
+  %m.at.2 = getelementptr float, ptr %m, i64 %row.1
+  %m.row = load float, ptr %m.at.2, align 4
+  %l.at.2 = getelementptr float, ptr %l, i64 %row.1
+  %l.row = load float, ptr %l.at.2, align 4
+  %o.offset = mul i64 %row.1, 128
+  %o = getelementptr float, ptr %acc, i64 %o.offset
+  %row.is_empty = fcmp oeq float %l.row, 0.0
+  %divisor = select i1 %row.is_empty, float 1.0, float %l.row
+  br label %dim.3.head
+
+dim.3.head:
+  %dim.3 = phi i64 [ 0, %row.1.body ], [ %dim.3.next, %dim.3.body ]
+  %dim.3.more = icmp slt i64 %dim.3, 128
+  br i1 %dim.3.more, label %dim.3.body, label %dim.3.done
+
+dim.3.body:
+  %o.at = getelementptr float, ptr %o, i64 %dim.3
+  %acc.value.8 = load <8 x float>, ptr %o.at, align 4
+  %divisor.first = insertelement <8 x float> poison, float %divisor, i64 0
+  %divisor.splat = shufflevector <8 x float> %divisor.first, <8 x float> poison, <8 x i32> zeroinitializer
+  %o.value = fdiv <8 x float> %acc.value.8, %divisor.splat
+  store <8 x float> %o.value, ptr %o.at, align 4
+  %dim.3.next = add i64 %dim.3, 8
+  br label %dim.3.head
+
+dim.3.done:
+  br i1 %is_alone, label %write.then, label %write.else
+
+write.then:
+  %tiny = fcmp olt float %l.row, 0x3810000000000000
+  %lifted = fmul float %l.row, 0x4160000000000000
+  %normal = select i1 %tiny, float %lifted, float %l.row
+  %lift = select i1 %tiny, i32 23, i32 0
+  %bits = bitcast float %normal to i32
+  %from.root = sub i32 %bits, 1060439283
+  %powers = ashr i32 %from.root, 23
+  %powers.bits = shl i32 %powers, 23
+  %m.bits = sub i32 %bits, %powers.bits
+  %m.1 = bitcast i32 %m.bits to float
+  %m.more = fadd float %m.1, 1.0
+  %m.less.1 = fsub float %m.1, 1.0
+  %s = fdiv float %m.less.1, %m.more
+  %s.square = fmul float %s, %s
+  %s.twice = fadd float %s, %s
+  %poly.10 = call float @llvm.fmuladd.f32(float 0x3FC2EF5160000000, float %s.square, float 0x3FC997BDC0000000)
+  %poly.11 = call float @llvm.fmuladd.f32(float %poly.10, float %s.square, float 0x3FD55555C0000000)
+  %tail = fmul float %poly.11, %s.square
+  %tail.1 = fmul float %tail, %s.twice
+  %exponent.2 = sub i32 %powers, %lift
+  %exponent.value = sitofp i32 %exponent.2 to float
+  %log.m = fadd float %s.twice, %tail.1
+  %log2 = call float @llvm.fmuladd.f32(float %log.m, float 0x3FF7154760000000, float %exponent.value)
+  %is.inf = fcmp oeq float %l.row, 0x7FF0000000000000
+  %log.or.inf = select i1 %is.inf, float 0x7FF0000000000000, float %log2
+  %is.zero = fcmp oeq float %l.row, 0.0
+  %log.or.minus.inf = select i1 %is.zero, float 0xFFF0000000000000, float %log.or.inf
+  %is.valid = fcmp oge float %l.row, 0.0
+  %log.checked = select i1 %is.valid, float %log.or.minus.inf, float 0x7FF8000000000000
+  %log2_sum = fadd float %m.row, %log.checked
+  %rows.before.2 = mul i64 %row_block, 4
+  %group.row.2 = add i64 %rows.before.2, %row.1
+  %head.first.2 = mul i64 %kv_head, 4
+  %q_head.2 = add i64 %head.first.2, %group.row.2
+  ; the finished row, to out and lse
+  %stride_batch.field = getelementptr i8, ptr %args, i64 152
+  %stride_batch = load i64, ptr %stride_batch.field, align 8
+  %out.batch = mul i64 %batch_row, %stride_batch
+  %stride_query.field = getelementptr i8, ptr %args, i64 160
+  %stride_query = load i64, ptr %stride_query.field, align 8
+  %stride_head.field = getelementptr i8, ptr %args, i64 168
+  %stride_head = load i64, ptr %stride_head.field, align 8
+  %out.head = mul i64 %q_head.2, %stride_head
+  %out.offset = add i64 %out.batch, %out.head
+  %out.bytes = mul i64 %out.offset, 2
+  %out.field = getelementptr i8, ptr %args, i64 24
+  %out = load ptr, ptr %out.field, align 8
+  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
+  br label %dim.4.head
+
+dim.4.head:
+  %dim.4 = phi i64 [ 0, %write.then ], [ %dim.4.next, %dim.4.body ]
+  %dim.4.more = icmp slt i64 %dim.4, 128
+  br i1 %dim.4.more, label %dim.4.body, label %dim.4.done
+
+dim.4.body:
+  %o.at.1 = getelementptr float, ptr %o, i64 %dim.4
+  %o.value.1 = load <8 x float>, ptr %o.at.1, align 4
+  %dim.bytes.2 = mul i64 %dim.4, 2
+  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes.2
+  %value.bits = bitcast <8 x float> %o.value.1 to <8 x i32>
+  %kept = lshr <8 x i32> %value.bits, splat (i32 16)
+  %last.kept = and <8 x i32> %kept, splat (i32 1)
+  %rounded = add <8 x i32> %value.bits, splat (i32 32767)
+  %rounded.1 = add <8 x i32> %rounded, %last.kept
+  %rounded.bits = lshr <8 x i32> %rounded.1, splat (i32 16)
+  %nan.bits = lshr <8 x i32> %value.bits, splat (i32 16)
+  %nan.quiet = or <8 x i32> %nan.bits, splat (i32 64)
+  %is.nan = fcmp une <8 x float> %o.value.1, %o.value.1
+  %bf16.wide = select <8 x i1> %is.nan, <8 x i32> %nan.quiet, <8 x i32> %rounded.bits
+  %bf16.bits = trunc <8 x i32> %bf16.wide to <8 x i16>
+  store <8 x i16> %bf16.bits, ptr %out.at, align 2
+  %dim.4.next = add i64 %dim.4, 8
+  br label %dim.4.head
+
+dim.4.done:
+  %stride_batch.field.1 = getelementptr i8, ptr %args, i64 176
+  %stride_batch.1 = load i64, ptr %stride_batch.field.1, align 8
+  %lse.batch = mul i64 %batch_row, %stride_batch.1
+  %stride_query.field.1 = getelementptr i8, ptr %args, i64 184
+  %stride_query.1 = load i64, ptr %stride_query.field.1, align 8
+  %stride_head.field.1 = getelementptr i8, ptr %args, i64 192
+  %stride_head.1 = load i64, ptr %stride_head.field.1, align 8
+  %lse.head = mul i64 %q_head.2, %stride_head.1
+  %lse.offset = add i64 %lse.batch, %lse.head
+  %lse.field = getelementptr i8, ptr %args, i64 32
+  %lse = load ptr, ptr %lse.field, align 8
+  %lse.at = getelementptr float, ptr %lse, i64 %lse.offset
+  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
+  store float %lse.natural, ptr %lse.at, align 4
+  br label %write.end
+
+write.else:
+  ; the row's partial, to scratch
+  %partials.field = getelementptr i8, ptr %args, i64 64
+  %partials = load ptr, ptr %partials.field, align 8
+  %partial_o_offset.field = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset = load i64, ptr %partial_o_offset.field, align 8
+  %slot.rows = mul i64 %slot, 4
+  %partial.row = add i64 %slot.rows, %row.1
+  %statistics.offset = mul i64 %partial.row, 2
+  %o.offset.1 = mul i64 %partial.row, 128
+  %o.from_start = add i64 %partial_o_offset, %o.offset.1
+  %statistics = getelementptr float, ptr %partials, i64 %statistics.offset
+  %partial.o = getelementptr float, ptr %partials, i64 %o.from_start
+  store float %m.row, ptr %statistics, align 4
+  %l.at.3 = getelementptr float, ptr %statistics, i64 1
+  store float %l.row, ptr %l.at.3, align 4
+  br label %dim.5.head
+
+dim.5.head:
+  %dim.5 = phi i64 [ 0, %write.else ], [ %dim.5.next, %dim.5.body ]
+  %dim.5.more = icmp slt i64 %dim.5, 128
+  br i1 %dim.5.more, label %dim.5.body, label %dim.5.done
+
+dim.5.body:
+  %o.at.2 = getelementptr float, ptr %o, i64 %dim.5
+  %o.value.2 = load <8 x float>, ptr %o.at.2, align 4
+  %partial.o.at = getelementptr float, ptr %partial.o, i64 %dim.5
+  store <8 x float> %o.value.2, ptr %partial.o.at, align 4
+  %dim.5.next = add i64 %dim.5, 8
+  br label %dim.5.head
+
+dim.5.done:
+  br label %write.end
+
+write.end:
+  %row.1.next = add i64 %row.1, 1
+  br label %row.1.head
+
+row.1.done:
+  ret void
+}
+
+define internal void @join_sequence(ptr noalias readonly %args, i64 %batch_row, i64 %kv_head, i64 %row_block, i64 %pieces, i64 %first_slot) #0 {
+entry:
+  %o = alloca [128 x float], align 64
+  %largest.kept = alloca [1 x float], align 4
+  %total.kept = alloca [1 x float], align 4
+  %join.kept = alloca [1 x float], align 4
+  br label %row.head
+
+row.head:
+  %row = phi i64 [ 0, %entry ], [ %row.next, %dim.2.done ]
+  %row.more = icmp slt i64 %row, 4
+  br i1 %row.more, label %row.body, label %row.done
+
+row.body:
+  ; the largest exponent, then the sum of all weights
+  store float 0xFFF0000000000000, ptr %largest.kept, align 4
+  br label %largest.head
+
+largest.head:
+  %largest = phi i64 [ 0, %row.body ], [ %largest.next.1, %largest.partial.end ]
+  %largest.more = icmp slt i64 %largest, %pieces
+  br i1 %largest.more, label %largest.body, label %largest.done
+
+largest.body:
+  %slot = add i64 %first_slot, %largest
+  %partials.field = getelementptr i8, ptr %args, i64 64
+  %partials = load ptr, ptr %partials.field, align 8
+  %partial_o_offset.field = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset = load i64, ptr %partial_o_offset.field, align 8
+  %slot.rows = mul i64 %slot, 4
+  %partial.row = add i64 %slot.rows, %row
+  %statistics.offset = mul i64 %partial.row, 2
+  %o.offset = mul i64 %partial.row, 128
+  %o.from_start = add i64 %partial_o_offset, %o.offset
+  %statistics = getelementptr float, ptr %partials, i64 %statistics.offset
+  %partial.o = getelementptr float, ptr %partials, i64 %o.from_start
+  %exponent = load float, ptr %statistics, align 4
+  %largest.filled = fcmp ogt float %exponent, 0xFFF0000000000000
+  br i1 %largest.filled, label %largest.partial.then, label %largest.partial.end
+
+largest.partial.then:
+  %largest.sum = load float, ptr %largest.kept, align 4
+  %larger = fcmp ogt float %exponent, %largest.sum
+  %largest.next = select i1 %larger, float %exponent, float %largest.sum
+  store float %largest.next, ptr %largest.kept, align 4
+  br label %largest.partial.end
+
+largest.partial.end:
+  %largest.next.1 = add i64 %largest, 1
+  br label %largest.head
+
+largest.done:
+  %largest.result = load float, ptr %largest.kept, align 4
+  store float 0.0, ptr %total.kept, align 4
+  br label %total.head
+
+total.head:
+  %total = phi i64 [ 0, %largest.done ], [ %total.next.1, %total.partial.end ]
+  %total.more = icmp slt i64 %total, %pieces
+  br i1 %total.more, label %total.body, label %total.done
+
+total.body:
+  %slot.1 = add i64 %first_slot, %total
+  %partials.field.1 = getelementptr i8, ptr %args, i64 64
+  %partials.1 = load ptr, ptr %partials.field.1, align 8
+  %partial_o_offset.field.1 = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.1 = load i64, ptr %partial_o_offset.field.1, align 8
+  %slot.rows.1 = mul i64 %slot.1, 4
+  %partial.row.1 = add i64 %slot.rows.1, %row
+  %statistics.offset.1 = mul i64 %partial.row.1, 2
+  %o.offset.1 = mul i64 %partial.row.1, 128
+  %o.from_start.1 = add i64 %partial_o_offset.1, %o.offset.1
+  %statistics.1 = getelementptr float, ptr %partials.1, i64 %statistics.offset.1
+  %partial.o.1 = getelementptr float, ptr %partials.1, i64 %o.from_start.1
+  %exponent.1 = load float, ptr %statistics.1, align 4
+  %total.filled = fcmp ogt float %exponent.1, 0xFFF0000000000000
+  br i1 %total.filled, label %total.partial.then, label %total.partial.end
+
+total.partial.then:
+  %total.sum = load float, ptr %total.kept, align 4
+  %exponent.less = fsub float %exponent.1, %largest.result
+  %larger.1 = fcmp ogt float %exponent.less, -126.0
+  %exponent.clamped = select i1 %larger.1, float %exponent.less, float -126.0
+  %rounding = fadd float %exponent.clamped, 0x4168000000000000
+  %whole.bits = bitcast float %rounding to i32
+  %whole = fsub float %rounding, 0x4168000000000000
+  %fraction = fsub float %exponent.clamped, %whole
+  %poly = call float @llvm.fmuladd.f32(float 0x3F244138A0000000, float %fraction, float 0x3F55F08900000000)
+  %poly.1 = call float @llvm.fmuladd.f32(float %poly, float %fraction, float 0x3F83B2A540000000)
+  %poly.2 = call float @llvm.fmuladd.f32(float %poly.1, float %fraction, float 0x3FAC6AF6C0000000)
+  %poly.3 = call float @llvm.fmuladd.f32(float %poly.2, float %fraction, float 0x3FCEBFBE00000000)
+  %poly.4 = call float @llvm.fmuladd.f32(float %poly.3, float %fraction, float 0x3FE62E4300000000)
+  %mantissa = call float @llvm.fmuladd.f32(float %poly.4, float %fraction, float 1.0)
+  %exponent.2 = shl i32 %whole.bits, 23
+  %mantissa.bits = bitcast float %mantissa to i32
+  %power.bits = add i32 %mantissa.bits, %exponent.2
+  %power = bitcast i32 %power.bits to float
+  %underflows = fcmp olt float %exponent.less, -126.0
+  %power.or.zero = select i1 %underflows, float 0.0, float %power
+  %l.at = getelementptr float, ptr %statistics.1, i64 1
+  %l = load float, ptr %l.at, align 4
+  %weight = fmul float %power.or.zero, %l
+  %total.next = fadd float %total.sum, %weight
+  store float %total.next, ptr %total.kept, align 4
+  br label %total.partial.end
+
+total.partial.end:
+  %total.next.1 = add i64 %total, 1
+  br label %total.head
+
+total.done:
+  %total.result = load float, ptr %total.kept, align 4
+  ; o = sum of (weight / total) * o of each partial
+  %row.is_empty = fcmp oeq float %largest.result, 0xFFF0000000000000
+  %o.start = select i1 %row.is_empty, float 0.0, float -0.0
+  br label %dim.head
+
+dim.head:
+  %dim = phi i64 [ 0, %total.done ], [ %dim.next, %dim.body ]
+  %dim.more = icmp slt i64 %dim, 128
+  br i1 %dim.more, label %dim.body, label %dim.done
+
+dim.body:
+  %o.start.at = getelementptr float, ptr %o, i64 %dim
+  %o.start.first = insertelement <8 x float> poison, float %o.start, i64 0
+  %o.start.splat = shufflevector <8 x float> %o.start.first, <8 x float> poison, <8 x i32> zeroinitializer
+  store <8 x float> %o.start.splat, ptr %o.start.at, align 4
+  %dim.next = add i64 %dim, 8
+  br label %dim.head
+
+dim.done:
+  store float 0.0, ptr %join.kept, align 4
+  br label %join.head
+
+join.head:
+  %join = phi i64 [ 0, %dim.done ], [ %join.next, %join.partial.end ]
+  %join.more = icmp slt i64 %join, %pieces
+  br i1 %join.more, label %join.body, label %join.done
+
+join.body:
+  %slot.2 = add i64 %first_slot, %join
+  %partials.field.2 = getelementptr i8, ptr %args, i64 64
+  %partials.2 = load ptr, ptr %partials.field.2, align 8
+  %partial_o_offset.field.2 = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.2 = load i64, ptr %partial_o_offset.field.2, align 8
+  %slot.rows.2 = mul i64 %slot.2, 4
+  %partial.row.2 = add i64 %slot.rows.2, %row
+  %statistics.offset.2 = mul i64 %partial.row.2, 2
+  %o.offset.2 = mul i64 %partial.row.2, 128
+  %o.from_start.2 = add i64 %partial_o_offset.2, %o.offset.2
+  %statistics.2 = getelementptr float, ptr %partials.2, i64 %statistics.offset.2
+  %partial.o.2 = getelementptr float, ptr %partials.2, i64 %o.from_start.2
+  %exponent.3 = load float, ptr %statistics.2, align 4
+  %join.filled = fcmp ogt float %exponent.3, 0xFFF0000000000000
+  br i1 %join.filled, label %join.partial.then, label %join.partial.end
+
+join.partial.then:
+  %join.sum = load float, ptr %join.kept, align 4
+  %exponent.less.1 = fsub float %exponent.3, %largest.result
+  %larger.2 = fcmp ogt float %exponent.less.1, -126.0
+  %exponent.clamped.1 = select i1 %larger.2, float %exponent.less.1, float -126.0
+  %rounding.1 = fadd float %exponent.clamped.1, 0x4168000000000000
+  %whole.bits.1 = bitcast float %rounding.1 to i32
+  %whole.1 = fsub float %rounding.1, 0x4168000000000000
+  %fraction.1 = fsub float %exponent.clamped.1, %whole.1
+  %poly.5 = call float @llvm.fmuladd.f32(float 0x3F244138A0000000, float %fraction.1, float 0x3F55F08900000000)
+  %poly.6 = call float @llvm.fmuladd.f32(float %poly.5, float %fraction.1, float 0x3F83B2A540000000)
+  %poly.7 = call float @llvm.fmuladd.f32(float %poly.6, float %fraction.1, float 0x3FAC6AF6C0000000)
+  %poly.8 = call float @llvm.fmuladd.f32(float %poly.7, float %fraction.1, float 0x3FCEBFBE00000000)
+  %poly.9 = call float @llvm.fmuladd.f32(float %poly.8, float %fraction.1, float 0x3FE62E4300000000)
+  %mantissa.1 = call float @llvm.fmuladd.f32(float %poly.9, float %fraction.1, float 1.0)
+  %exponent.4 = shl i32 %whole.bits.1, 23
+  %mantissa.bits.1 = bitcast float %mantissa.1 to i32
+  %power.bits.1 = add i32 %mantissa.bits.1, %exponent.4
+  %power.1 = bitcast i32 %power.bits.1 to float
+  %underflows.1 = fcmp olt float %exponent.less.1, -126.0
+  %power.or.zero.1 = select i1 %underflows.1, float 0.0, float %power.1
+  %l.at.1 = getelementptr float, ptr %statistics.2, i64 1
+  %l.1 = load float, ptr %l.at.1, align 4
+  %weight.1 = fmul float %power.or.zero.1, %l.1
+  %share = fdiv float %weight.1, %total.result
+  br label %dim.1.head
+
+dim.1.head:
+  %dim.1 = phi i64 [ 0, %join.partial.then ], [ %dim.1.next, %dim.1.body ]
+  %dim.1.more = icmp slt i64 %dim.1, 128
+  br i1 %dim.1.more, label %dim.1.body, label %dim.1.done
+
+dim.1.body:
+  %o.at = getelementptr float, ptr %o, i64 %dim.1
+  %partial.o.at = getelementptr float, ptr %partial.o.2, i64 %dim.1
+  %o.partial = load <8 x float>, ptr %partial.o.at, align 4
+  %o.sum = load <8 x float>, ptr %o.at, align 4
+  %share.first = insertelement <8 x float> poison, float %share, i64 0
+  %share.splat = shufflevector <8 x float> %share.first, <8 x float> poison, <8 x i32> zeroinitializer
+  %o.next = call <8 x float> @llvm.fmuladd.v8f32(<8 x float> %share.splat, <8 x float> %o.partial, <8 x float> %o.sum)
+  store <8 x float> %o.next, ptr %o.at, align 4
+  %dim.1.next = add i64 %dim.1, 8
+  br label %dim.1.head
+
+dim.1.done:
+  store float %join.sum, ptr %join.kept, align 4
+  br label %join.partial.end
+
+join.partial.end:
+  %join.next = add i64 %join, 1
+  br label %join.head
+
+join.done:
+  %join.result = load float, ptr %join.kept, align 4
+  %tiny = fcmp olt float %total.result, 0x3810000000000000
+  %lifted = fmul float %total.result, 0x4160000000000000
+  %normal = select i1 %tiny, float %lifted, float %total.result
+  %lift = select i1 %tiny, i32 23, i32 0
+  %bits = bitcast float %normal to i32
+  %from.root = sub i32 %bits, 1060439283
+  %powers = ashr i32 %from.root, 23
+  %powers.bits = shl i32 %powers, 23
+  %m.bits = sub i32 %bits, %powers.bits
+  %m = bitcast i32 %m.bits to float
+  %m.more = fadd float %m, 1.0
+  %m.less = fsub float %m, 1.0
+  %s = fdiv float %m.less, %m.more
+  %s.square = fmul float %s, %s
+  %s.twice = fadd float %s, %s
+  %poly.10 = call float @llvm.fmuladd.f32(float 0x3FC2EF5160000000, float %s.square, float 0x3FC997BDC0000000)
+  %poly.11 = call float @llvm.fmuladd.f32(float %poly.10, float %s.square, float 0x3FD55555C0000000)
+  %tail = fmul float %poly.11, %s.square
+  %tail.1 = fmul float %tail, %s.twice
+  %exponent.5 = sub i32 %powers, %lift
+  %exponent.value = sitofp i32 %exponent.5 to float
+  %log.m = fadd float %s.twice, %tail.1
+  %log2 = call float @llvm.fmuladd.f32(float %log.m, float 0x3FF7154760000000, float %exponent.value)
+  %is.inf = fcmp oeq float %total.result, 0x7FF0000000000000
+  %log.or.inf = select i1 %is.inf, float 0x7FF0000000000000, float %log2
+  %is.zero = fcmp oeq float %total.result, 0.0
+  %log.or.minus.inf = select i1 %is.zero, float 0xFFF0000000000000, float %log.or.inf
+  %is.valid = fcmp oge float %total.result, 0.0
+  %log.checked = select i1 %is.valid, float %log.or.minus.inf, float 0x7FF8000000000000
+  %log2_sum = fadd float %largest.result, %log.checked
+  %rows.before = mul i64 %row_block, 4
+  %group.row = add i64 %rows.before, %row
+  %head.first = mul i64 %kv_head, 4
+  %q_head = add i64 %head.first, %group.row
+  ; the finished row, to out and lse
+  %stride_batch.field = getelementptr i8, ptr %args, i64 152
+  %stride_batch = load i64, ptr %stride_batch.field, align 8
+  %out.batch = mul i64 %batch_row, %stride_batch
+  %stride_query.field = getelementptr i8, ptr %args, i64 160
+  %stride_query = load i64, ptr %stride_query.field, align 8
+  %stride_head.field = getelementptr i8, ptr %args, i64 168
+  %stride_head = load i64, ptr %stride_head.field, align 8
+  %out.head = mul i64 %q_head, %stride_head
+  %out.offset = add i64 %out.batch, %out.head
+  %out.bytes = mul i64 %out.offset, 2
+  %out.field = getelementptr i8, ptr %args, i64 24
+  %out = load ptr, ptr %out.field, align 8
+  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
+  br label %dim.2.head
+
+dim.2.head:
+  %dim.2 = phi i64 [ 0, %join.done ], [ %dim.2.next, %dim.2.body ]
+  %dim.2.more = icmp slt i64 %dim.2, 128
+  br i1 %dim.2.more, label %dim.2.body, label %dim.2.done
+
+dim.2.body:
+  %o.at.1 = getelementptr float, ptr %o, i64 %dim.2
+  %o.value = load <8 x float>, ptr %o.at.1, align 4
+  %dim.bytes = mul i64 %dim.2, 2
+  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes
+  %value.bits = bitcast <8 x float> %o.value to <8 x i32>
+  %kept = lshr <8 x i32> %value.bits, splat (i32 16)
+  %last.kept = and <8 x i32> %kept, splat (i32 1)
+  %rounded = add <8 x i32> %value.bits, splat (i32 32767)
+  %rounded.1 = add <8 x i32> %rounded, %last.kept
+  %rounded.bits = lshr <8 x i32> %rounded.1, splat (i32 16)
+  %nan.bits = lshr <8 x i32> %value.bits, splat (i32 16)
+  %nan.quiet = or <8 x i32> %nan.bits, splat (i32 64)
+  %is.nan = fcmp une <8 x float> %o.value, %o.value
+  %bf16.wide = select <8 x i1> %is.nan, <8 x i32> %nan.quiet, <8 x i32> %rounded.bits
+  %bf16.bits = trunc <8 x i32> %bf16.wide to <8 x i16>
+  store <8 x i16> %bf16.bits, ptr %out.at, align 2
+  %dim.2.next = add i64 %dim.2, 8
+  br label %dim.2.head
+
+dim.2.done:
+  %stride_batch.field.1 = getelementptr i8, ptr %args, i64 176
+  %stride_batch.1 = load i64, ptr %stride_batch.field.1, align 8
+  %lse.batch = mul i64 %batch_row, %stride_batch.1
+  %stride_query.field.1 = getelementptr i8, ptr %args, i64 184
+  %stride_query.1 = load i64, ptr %stride_query.field.1, align 8
+  %stride_head.field.1 = getelementptr i8, ptr %args, i64 192
+  %stride_head.1 = load i64, ptr %stride_head.field.1, align 8
+  %lse.head = mul i64 %q_head, %stride_head.1
+  %lse.offset = add i64 %lse.batch, %lse.head
+  %lse.field = getelementptr i8, ptr %args, i64 32
+  %lse = load ptr, ptr %lse.field, align 8
+  %lse.at = getelementptr float, ptr %lse, i64 %lse.offset
+  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
+  store float %lse.natural, ptr %lse.at, align 4
+  %row.next = add i64 %row, 1
+  br label %row.head
+
+row.done:
+  ret void
+}
+
+define void @splitkv_reduce(ptr noalias readonly %args, i64 %block) #0 {
+entry:
+  %batch_row = udiv i64 %block, 8
+  %sequence.in_row = urem i64 %block, 8
+  %kv_lens.field = getelementptr i8, ptr %args, i64 40
+  %kv_lens = load ptr, ptr %kv_lens.field, align 8
+  %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
+  %kv_len.i32 = load i32, ptr %kv_len.at, align 4
+  %kv_len = sext i32 %kv_len.i32 to i64
+  %kv_len.up = add i64 %kv_len, 63
+  %tile.end = udiv i64 %kv_len.up, 64
+  %splits.i32.field = getelementptr i8, ptr %args, i64 220
+  %splits.i32 = load i32, ptr %splits.i32.field, align 4
+  %splits = sext i32 %splits.i32 to i64
+  %larger = icmp sgt i64 %tile.end, 1
+  %units = select i1 %larger, i64 %tile.end, i64 1
+  %smaller = icmp slt i64 %splits, %units
+  %active = select i1 %smaller, i64 %splits, i64 %units
+  %first_slot = mul i64 %block, %splits
+  %is_shared = icmp sgt i64 %active, 1
+  br i1 %is_shared, label %shared.then, label %shared.end
+
+shared.then:
+  call void @join_sequence(ptr %args, i64 %batch_row, i64 %sequence.in_row, i64 0, i64 %active, i64 %first_slot)
+  br label %shared.end
+
+shared.end:
+  ret void
+}
+
+declare <8 x float> @llvm.fmuladd.v8f32(<8 x float>, <8 x float>, <8 x float>)
+declare float @llvm.fmuladd.f32(float, float, float)
+declare float @llvm.vector.reduce.fadd.v8f32(float, <8 x float>)
+
+attributes #0 = { nounwind "prefer-vector-width"="256" "min-legal-vector-width"="256" }

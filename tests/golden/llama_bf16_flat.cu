@@ -1,0 +1,61 @@
+// attention q=bf16 kv=bf16 heads=32/8 dim=128 lse=natural | schedule family=simt tile=64 rows=4 partition=flat blocks=0 reduce=last_block
+// ---- this problem ----
+namespace splitkv {
+
+constexpr Config config = {
+  .q_dtype = DType::bf16,
+  .k_dtype = DType::bf16,
+  .v_dtype = DType::bf16,
+  .out_dtype = DType::bf16,
+  .kv_heads = 8,
+  .group_size = 4,
+  .query_len = 1,
+  .dim_qk = 128,
+  .dim_v = 128,
+  .page_size = 0,
+  .lse = LseOutput::natural,
+  .merge = Merge::mlo,
+  .tile_kv = 64,
+  .rows = 4,
+  .row_blocks = 1,
+  .warps = 4,
+  .unroll = 4,
+  .lanes = 16,
+  .vector_k = 8,
+  .vector_v = 8,
+  .slice_qk = 8,
+  .slice_v = 8,
+  .partition = Partition::flat,
+  .reduce = Reduce::last_block,
+};
+
+struct Score {
+  // The score of q.k in log2 units.
+  __device__ static float log2_score(float dot, const Coordinates&) {
+    const float t0 = dot * 0.12751743f;
+    return t0;
+  }
+
+  // Whether a key of the interval [first_visible_key, kv_len) takes part.
+  __device__ static bool visible(const Coordinates&) {
+    return true;
+  }
+
+  // Keys before this one are never loaded.
+  __device__ static i32 first_visible_key(i32) {
+    return 0;
+  }
+};
+
+// What the host launches with.
+static_assert(sizeof(LaunchArgs) == 232);
+static_assert(32 * config.warps == 128);
+static_assert(4 * config.warps * config.rows * Simt<config>::row_floats + 16 == 8336);
+
+}  // namespace splitkv
+
+extern "C" __global__ void __launch_bounds__(128)
+    splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
+  extern __shared__ float4 shared[];
+  splitkv::split<splitkv::config, splitkv::Score>(args, &shared[0].x);
+}

@@ -1,0 +1,1287 @@
+; attention q=fp32 kv=fp32 heads=2/1 dim=16 kv_layout=paged:16:hnd softcap=30 window=100 lse=natural merge=lse | schedule family=vector tile=32 rows=2 warps=1 partition=flat blocks=8 reduce=last_block | cpu:x86-64-v2
+
+define void @splitkv_split(ptr noalias readonly %args, i64 %block) #0 {
+entry:
+  %blocks.i32.field = getelementptr i8, ptr %args, i64 224
+  %blocks.i32 = load i32, ptr %blocks.i32.field, align 4
+  %blocks = sext i32 %blocks.i32 to i64
+  %batch.rows.i32.field = getelementptr i8, ptr %args, i64 216
+  %batch.rows.i32 = load i32, ptr %batch.rows.i32.field, align 4
+  %batch.rows = sext i32 %batch.rows.i32 to i64
+  ; the line of all units, and where the batch row begins in it
+  %batch.i32.field = getelementptr i8, ptr %args, i64 216
+  %batch.i32 = load i32, ptr %batch.i32.field, align 4
+  %batch = sext i32 %batch.i32 to i64
+  br label %row.head
+
+row.head:
+  %row = phi i64 [ 0, %entry ], [ %row.next, %row.body ]
+  %total_units = phi i64 [ 0, %entry ], [ %total_units.next, %row.body ]
+  %row_start = phi i64 [ 0, %entry ], [ %row_start.next, %row.body ]
+  %row.more = icmp slt i64 %row, %batch
+  br i1 %row.more, label %row.body, label %row.done
+
+row.body:
+  %kv_lens.field = getelementptr i8, ptr %args, i64 40
+  %kv_lens = load ptr, ptr %kv_lens.field, align 8
+  %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %row
+  %kv_len.i32 = load i32, ptr %kv_len.at, align 4
+  %kv_len = sext i32 %kv_len.i32 to i64
+  %difference = sub i64 %kv_len, 100
+  %larger = icmp sgt i64 %difference, 0
+  %larger.one = select i1 %larger, i64 %difference, i64 0
+  %kv_len.up = add i64 %kv_len, 31
+  %tile.end = udiv i64 %kv_len.up, 32
+  %tile.first = udiv i64 %larger.one, 32
+  %tiles = sub i64 %tile.end, %tile.first
+  %larger.1 = icmp sgt i64 %tiles, 1
+  %units = select i1 %larger.1, i64 %tiles, i64 1
+  %row_start.past = add i64 %row_start, %units
+  %row.is_before = icmp slt i64 %row, 0
+  %total_units.next = add i64 %total_units, %units
+  %row_start.next = select i1 %row.is_before, i64 %row_start.past, i64 %row_start
+  %row.next = add i64 %row, 1
+  br label %row.head
+
+row.done:
+  %block.share = mul i64 %block, %total_units
+  %block.first_unit = udiv i64 %block.share, %blocks
+  %block.next = add i64 %block, 1
+  %block.share.1 = mul i64 %block.next, %total_units
+  %block.first_unit.1 = udiv i64 %block.share.1, %blocks
+  ; the batch rows whose units meet [first_unit, end) of this block
+  br label %batch_row.head
+
+batch_row.head:
+  %batch_row = phi i64 [ 0, %row.done ], [ %batch_row.next, %row.meets.end ]
+  %row.start = phi i64 [ 0, %row.done ], [ %row.end, %row.meets.end ]
+  %batch_row.more = icmp slt i64 %batch_row, %batch.rows
+  br i1 %batch_row.more, label %batch_row.body, label %batch_row.done
+
+batch_row.body:
+  %kv_lens.field.1 = getelementptr i8, ptr %args, i64 40
+  %kv_lens.1 = load ptr, ptr %kv_lens.field.1, align 8
+  %kv_len.at.1 = getelementptr i32, ptr %kv_lens.1, i64 %batch_row
+  %kv_len.i32.1 = load i32, ptr %kv_len.at.1, align 4
+  %kv_len.1 = sext i32 %kv_len.i32.1 to i64
+  %difference.1 = sub i64 %kv_len.1, 100
+  %larger.2 = icmp sgt i64 %difference.1, 0
+  %larger.one.1 = select i1 %larger.2, i64 %difference.1, i64 0
+  %kv_len.up.1 = add i64 %kv_len.1, 31
+  %tile.end.1 = udiv i64 %kv_len.up.1, 32
+  %tile.first.1 = udiv i64 %larger.one.1, 32
+  %tiles.1 = sub i64 %tile.end.1, %tile.first.1
+  %larger.3 = icmp sgt i64 %tiles.1, 1
+  %units.1 = select i1 %larger.3, i64 %tiles.1, i64 1
+  %row.end = add i64 %row.start, %units.1
+  %larger.4 = icmp sgt i64 %block.first_unit, %row.start
+  %meet.begin = select i1 %larger.4, i64 %block.first_unit, i64 %row.start
+  %smaller = icmp slt i64 %block.first_unit.1, %row.end
+  %meet.end = select i1 %smaller, i64 %block.first_unit.1, i64 %row.end
+  %meets = icmp slt i64 %meet.begin, %meet.end
+  br i1 %meets, label %row.meets.then, label %row.meets.end
+
+row.meets.then:
+  %meet.offset = sub i64 %meet.begin, %row.start
+  %in_row.first = udiv i64 %meet.offset, %units.1
+  %meet.last = sub i64 %meet.end, 1
+  %meet.last.offset = sub i64 %meet.last, %row.start
+  %in_row.last = udiv i64 %meet.last.offset, %units.1
+  %in_row.end = add i64 %in_row.last, 1
+  br label %in_row.head
+
+in_row.head:
+  %in_row = phi i64 [ %in_row.first, %row.meets.then ], [ %in_row.next, %in_row.body ]
+  %in_row.more = icmp slt i64 %in_row, %in_row.end
+  br i1 %in_row.more, label %in_row.body, label %in_row.done
+
+in_row.body:
+  %sequence = add i64 %batch_row, %in_row
+  %units.before = mul i64 %in_row, %units.1
+  %first_unit = add i64 %row.start, %units.before
+  %tile.low = sub i64 %meet.begin, %first_unit
+  %larger.5 = icmp sgt i64 %tile.low, 0
+  %piece.first = select i1 %larger.5, i64 %tile.low, i64 0
+  %tile.high = sub i64 %meet.end, %first_unit
+  %smaller.1 = icmp slt i64 %tile.high, %tiles.1
+  %piece.end = select i1 %smaller.1, i64 %tile.high, i64 %tiles.1
+  %starts.later = icmp sgt i64 %first_unit, %block.first_unit
+  %slot.odd = zext i1 %starts.later to i64
+  %slot.even = shl i64 %block, 1
+  %slot = add i64 %slot.even, %slot.odd
+  %unit.end = add i64 %first_unit, %units.1
+  %unit.last = sub i64 %unit.end, 1
+  %unit.past = add i64 %first_unit, 1
+  %unit.share = mul i64 %unit.past, %blocks
+  %unit.share.last = sub i64 %unit.share, 1
+  %unit.block = udiv i64 %unit.share.last, %total_units
+  %unit.past.1 = add i64 %unit.last, 1
+  %unit.share.1 = mul i64 %unit.past.1, %blocks
+  %unit.share.last.1 = sub i64 %unit.share.1, 1
+  %unit.block.1 = udiv i64 %unit.share.last.1, %total_units
+  %blocks.past = sub i64 %unit.block.1, %unit.block
+  %blocks.spanned = add i64 %blocks.past, 1
+  %blocks.surplus = icmp sgt i64 %blocks, %total_units
+  %pieces = select i1 %blocks.surplus, i64 %units.1, i64 %blocks.spanned
+  call void @attend_piece(ptr %args, i64 %sequence, i64 %batch_row, i64 %in_row, i64 0, i64 %piece.first, i64 %piece.end, i64 1, i64 %slot, i64 %pieces, i64 %first_unit, i64 %total_units)
+  %in_row.next = add i64 %in_row, 1
+  br label %in_row.head
+
+in_row.done:
+  br label %row.meets.end
+
+row.meets.end:
+  %batch_row.next = add i64 %batch_row, 1
+  br label %batch_row.head
+
+batch_row.done:
+  ret void
+}
+
+define internal void @attend_piece(ptr noalias readonly %args, i64 %sequence, i64 %batch_row, i64 %kv_head, i64 %row_block, i64 %piece.first, i64 %piece.end, i64 %piece.step, i64 %slot, i64 %pieces, i64 %first_unit, i64 %total_units) #0 {
+entry:
+  %q = alloca [32 x double], align 64
+  %m = alloca [2 x float], align 64
+  %l = alloca [2 x float], align 64
+  %acc = alloca [32 x float], align 64
+  %rescale = alloca [2 x float], align 64
+  %scores = alloca [64 x double], align 64
+  %weights = alloca [64 x float], align 64
+  %k_at = alloca [32 x ptr], align 64
+  %v_at = alloca [32 x ptr], align 64
+  %page_list.start = alloca [1 x i64], align 8
+  %kv_lens.field = getelementptr i8, ptr %args, i64 40
+  %kv_lens = load ptr, ptr %kv_lens.field, align 8
+  %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
+  %kv_len.i32 = load i32, ptr %kv_len.at, align 4
+  %kv_len = sext i32 %kv_len.i32 to i64
+  %difference = sub i64 %kv_len, 100
+  %larger = icmp sgt i64 %difference, 0
+  %larger.one = select i1 %larger, i64 %difference, i64 0
+  %kv_len.up = add i64 %kv_len, 31
+  %tile.end = udiv i64 %kv_len.up, 32
+  %tile.first = udiv i64 %larger.one, 32
+  %tiles = sub i64 %tile.end, %tile.first
+  %k.page.field = getelementptr i8, ptr %args, i64 104
+  %k.page = load i64, ptr %k.page.field, align 8
+  %k.page.bytes = mul i64 %k.page, 4
+  %k.token.field = getelementptr i8, ptr %args, i64 120
+  %k.token = load i64, ptr %k.token.field, align 8
+  %k.token.bytes = mul i64 %k.token, 4
+  %k.head.field = getelementptr i8, ptr %args, i64 112
+  %k.head = load i64, ptr %k.head.field, align 8
+  %k.head.bytes = mul i64 %k.head, 4
+  %k.head.offset = mul i64 %k.head.bytes, %kv_head
+  %k.all.field = getelementptr i8, ptr %args, i64 8
+  %k.all = load ptr, ptr %k.all.field, align 8
+  %k.base = getelementptr i8, ptr %k.all, i64 %k.head.offset
+  %v.page.field = getelementptr i8, ptr %args, i64 128
+  %v.page = load i64, ptr %v.page.field, align 8
+  %v.page.bytes = mul i64 %v.page, 4
+  %v.token.field = getelementptr i8, ptr %args, i64 144
+  %v.token = load i64, ptr %v.token.field, align 8
+  %v.token.bytes = mul i64 %v.token, 4
+  %v.head.field = getelementptr i8, ptr %args, i64 136
+  %v.head = load i64, ptr %v.head.field, align 8
+  %v.head.bytes = mul i64 %v.head, 4
+  %v.head.offset = mul i64 %v.head.bytes, %kv_head
+  %v.all.field = getelementptr i8, ptr %args, i64 16
+  %v.all = load ptr, ptr %v.all.field, align 8
+  %v.base = getelementptr i8, ptr %v.all, i64 %v.head.offset
+  %page_offset.field = getelementptr i8, ptr %args, i64 56
+  %page_offset = load ptr, ptr %page_offset.field, align 8
+  %table.is_2d = icmp eq ptr %page_offset, null
+  br i1 %table.is_2d, label %page_list.then, label %page_list.else
+
+page_list.then:
+  %page_table_stride.field = getelementptr i8, ptr %args, i64 200
+  %page_table_stride = load i64, ptr %page_table_stride.field, align 8
+  %page_list.from_row = mul i64 %batch_row, %page_table_stride
+  store i64 %page_list.from_row, ptr %page_list.start, align 8
+  br label %page_list.end
+
+page_list.else:
+  %page_offset.at = getelementptr i64, ptr %page_offset, i64 %batch_row
+  %page_list.from_offset = load i64, ptr %page_offset.at, align 8
+  store i64 %page_list.from_offset, ptr %page_list.start, align 8
+  br label %page_list.end
+
+page_list.end:
+  %page_table.field = getelementptr i8, ptr %args, i64 48
+  %page_table = load ptr, ptr %page_table.field, align 8
+  %page_list.offset = load i64, ptr %page_list.start, align 8
+  %page_list.1 = getelementptr i32, ptr %page_table, i64 %page_list.offset
+  ; q of the row block, converted once; nothing attended to yet
+  %q.all = load ptr, ptr %args, align 8
+  %q.stride_batch.field = getelementptr i8, ptr %args, i64 80
+  %q.stride_batch = load i64, ptr %q.stride_batch.field, align 8
+  %q.batch = mul i64 %batch_row, %q.stride_batch
+  %q.stride_query.field = getelementptr i8, ptr %args, i64 88
+  %q.stride_query = load i64, ptr %q.stride_query.field, align 8
+  %q.stride_head.field = getelementptr i8, ptr %args, i64 96
+  %q.stride_head = load i64, ptr %q.stride_head.field, align 8
+  br label %q_row.head
+
+q_row.head:
+  %q_row = phi i64 [ 0, %page_list.end ], [ %q_row.next, %dim.1.done ]
+  %q_row.more = icmp slt i64 %q_row, 2
+  br i1 %q_row.more, label %q_row.body, label %q_row.done
+
+q_row.body:
+  %rows.before = mul i64 %row_block, 2
+  %group.row = add i64 %rows.before, %q_row
+  %head.first = mul i64 %kv_head, 2
+  %q_head = add i64 %head.first, %group.row
+  %q.head = mul i64 %q_head, %q.stride_head
+  %q.offset = add i64 %q.batch, %q.head
+  %q.bytes = mul i64 %q.offset, 4
+  %q.row.all = getelementptr i8, ptr %q.all, i64 %q.bytes
+  %q.row.offset = mul i64 %q_row, 16
+  %q.row = getelementptr double, ptr %q, i64 %q.row.offset
+  br label %dim.head
+
+dim.head:
+  %dim = phi i64 [ 0, %q_row.body ], [ %dim.next, %dim.body ]
+  %dim.more = icmp slt i64 %dim, 16
+  br i1 %dim.more, label %dim.body, label %dim.done
+
+dim.body:
+  %dim.bytes = mul i64 %dim, 4
+  %q.at = getelementptr i8, ptr %q.row.all, i64 %dim.bytes
+  %q.value = load <4 x float>, ptr %q.at, align 4
+  %q.double = fpext <4 x float> %q.value to <4 x double>
+  %q.row.at = getelementptr double, ptr %q.row, i64 %dim
+  store <4 x double> %q.double, ptr %q.row.at, align 8
+  %dim.next = add i64 %dim, 4
+  br label %dim.head
+
+dim.done:
+  %m.at = getelementptr float, ptr %m, i64 %q_row
+  store float 0xFFF0000000000000, ptr %m.at, align 4
+  %l.at = getelementptr float, ptr %l, i64 %q_row
+  store float 0.0, ptr %l.at, align 4
+  %acc.row.offset = mul i64 %q_row, 16
+  %acc.row = getelementptr float, ptr %acc, i64 %acc.row.offset
+  br label %dim.1.head
+
+dim.1.head:
+  %dim.1 = phi i64 [ 0, %dim.done ], [ %dim.1.next, %dim.1.body ]
+  %dim.1.more = icmp slt i64 %dim.1, 16
+  br i1 %dim.1.more, label %dim.1.body, label %dim.1.done
+
+dim.1.body:
+  %acc.at = getelementptr float, ptr %acc.row, i64 %dim.1
+  store <4 x float> splat (float 0.0), ptr %acc.at, align 4
+  %dim.1.next = add i64 %dim.1, 4
+  br label %dim.1.head
+
+dim.1.done:
+  %q_row.next = add i64 %q_row, 1
+  br label %q_row.head
+
+q_row.done:
+  br label %tile.head
+
+tile.head:
+  %tile = phi i64 [ %piece.first, %q_row.done ], [ %tile.next, %panel.done ]
+  %tile.more = icmp slt i64 %tile, %piece.end
+  br i1 %tile.more, label %tile.body, label %tile.done
+
+tile.body:
+  %tile.absolute = add i64 %tile.first, %tile
+  %tile.begin = mul i64 %tile.absolute, 32
+  %larger.1 = icmp sgt i64 %tile.begin, %larger.one
+  %keys.begin = select i1 %larger.1, i64 %tile.begin, i64 %larger.one
+  %tile.end.1 = add i64 %tile.begin, 32
+  %smaller = icmp slt i64 %tile.end.1, %kv_len
+  %keys.end = select i1 %smaller, i64 %tile.end.1, i64 %kv_len
+  %keys = sub i64 %keys.end, %keys.begin
+  ; addresses of the block's keys, through the page table
+  br label %found.head
+
+found.head:
+  %found = phi i64 [ 0, %tile.body ], [ %found.next, %found.body ]
+  %found.more = icmp slt i64 %found, %keys
+  br i1 %found.more, label %found.body, label %found.done
+
+found.body:
+  %found.key = add i64 %keys.begin, %found
+  %page.number = udiv i64 %found.key, 16
+  %page.token = urem i64 %found.key, 16
+  %page.id.at = getelementptr i32, ptr %page_list.1, i64 %page.number
+  %page.id = load i32, ptr %page.id.at, align 4
+  %page = sext i32 %page.id to i64
+  %k.token.offset = mul i64 %page.token, %k.token.bytes
+  %k.page.offset = mul i64 %page, %k.page.bytes
+  %k.key.offset = add i64 %k.page.offset, %k.token.offset
+  %k.key.at = getelementptr ptr, ptr %k_at, i64 %found
+  %k.key = getelementptr i8, ptr %k.base, i64 %k.key.offset
+  store ptr %k.key, ptr %k.key.at, align 8
+  %v.token.offset = mul i64 %page.token, %v.token.bytes
+  %v.page.offset = mul i64 %page, %v.page.bytes
+  %v.key.offset = add i64 %v.page.offset, %v.token.offset
+  %v.key.at = getelementptr ptr, ptr %v_at, i64 %found
+  %v.key = getelementptr i8, ptr %v.base, i64 %v.key.offset
+  store ptr %v.key, ptr %v.key.at, align 8
+  %found.next = add i64 %found, 1
+  br label %found.head
+
+found.done:
+  ; q.k of every row and key, several keys at a time; the last key stands in beyond it
+  %key.last = sub i64 %keys, 1
+  br label %key.head
+
+key.head:
+  %key = phi i64 [ 0, %found.done ], [ %key.next, %dim.2.done ]
+  %key.more = icmp slt i64 %key, %keys
+  br i1 %key.more, label %key.body, label %key.done
+
+key.body:
+  %smaller.1 = icmp slt i64 %key, %key.last
+  %key.held_0 = select i1 %smaller.1, i64 %key, i64 %key.last
+  %k.row_0.at = getelementptr ptr, ptr %k_at, i64 %key.held_0
+  %k.row_0 = load ptr, ptr %k.row_0.at, align 8
+  %key_1 = add i64 %key, 1
+  %smaller.2 = icmp slt i64 %key_1, %key.last
+  %key.held_1 = select i1 %smaller.2, i64 %key_1, i64 %key.last
+  %k.row_1.at = getelementptr ptr, ptr %k_at, i64 %key.held_1
+  %k.row_1 = load ptr, ptr %k.row_1.at, align 8
+  %key_2 = add i64 %key, 2
+  %smaller.3 = icmp slt i64 %key_2, %key.last
+  %key.held_2 = select i1 %smaller.3, i64 %key_2, i64 %key.last
+  %k.row_2.at = getelementptr ptr, ptr %k_at, i64 %key.held_2
+  %k.row_2 = load ptr, ptr %k.row_2.at, align 8
+  %key_3 = add i64 %key, 3
+  %smaller.4 = icmp slt i64 %key_3, %key.last
+  %key.held_3 = select i1 %smaller.4, i64 %key_3, i64 %key.last
+  %k.row_3.at = getelementptr ptr, ptr %k_at, i64 %key.held_3
+  %k.row_3 = load ptr, ptr %k.row_3.at, align 8
+  br label %dim.2.head
+
+dim.2.head:
+  %dim.2 = phi i64 [ 0, %key.body ], [ %dim.2.next, %dim.2.body ]
+  %dot = phi <4 x double> [ splat (double 0.0), %key.body ], [ %dot.next, %dim.2.body ]
+  %dot.1 = phi <4 x double> [ splat (double 0.0), %key.body ], [ %dot.next.1, %dim.2.body ]
+  %dot.2 = phi <4 x double> [ splat (double 0.0), %key.body ], [ %dot.next.2, %dim.2.body ]
+  %dot.3 = phi <4 x double> [ splat (double 0.0), %key.body ], [ %dot.next.3, %dim.2.body ]
+  %dot.4 = phi <4 x double> [ splat (double 0.0), %key.body ], [ %dot.next.4, %dim.2.body ]
+  %dot.5 = phi <4 x double> [ splat (double 0.0), %key.body ], [ %dot.next.5, %dim.2.body ]
+  %dot.6 = phi <4 x double> [ splat (double 0.0), %key.body ], [ %dot.next.6, %dim.2.body ]
+  %dot.7 = phi <4 x double> [ splat (double 0.0), %key.body ], [ %dot.next.7, %dim.2.body ]
+  %dim.2.more = icmp slt i64 %dim.2, 16
+  br i1 %dim.2.more, label %dim.2.body, label %dim.2.done
+
+dim.2.body:
+  %dim.bytes.1 = mul i64 %dim.2, 4
+  %k_0.at = getelementptr i8, ptr %k.row_0, i64 %dim.bytes.1
+  %k_0 = load <4 x float>, ptr %k_0.at, align 16
+  %k_0.double = fpext <4 x float> %k_0 to <4 x double>
+  %k_1.at = getelementptr i8, ptr %k.row_1, i64 %dim.bytes.1
+  %k_1 = load <4 x float>, ptr %k_1.at, align 16
+  %k_1.double = fpext <4 x float> %k_1 to <4 x double>
+  %k_2.at = getelementptr i8, ptr %k.row_2, i64 %dim.bytes.1
+  %k_2 = load <4 x float>, ptr %k_2.at, align 16
+  %k_2.double = fpext <4 x float> %k_2 to <4 x double>
+  %k_3.at = getelementptr i8, ptr %k.row_3, i64 %dim.bytes.1
+  %k_3 = load <4 x float>, ptr %k_3.at, align 16
+  %k_3.double = fpext <4 x float> %k_3 to <4 x double>
+  %q_0.at = getelementptr double, ptr %q, i64 %dim.2
+  %q_0 = load <4 x double>, ptr %q_0.at, align 8
+  %dot.next = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %q_0, <4 x double> %k_0.double, <4 x double> %dot)
+  %dot.next.1 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %q_0, <4 x double> %k_1.double, <4 x double> %dot.1)
+  %dot.next.2 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %q_0, <4 x double> %k_2.double, <4 x double> %dot.2)
+  %dot.next.3 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %q_0, <4 x double> %k_3.double, <4 x double> %dot.3)
+  %q.row_1 = getelementptr double, ptr %q, i64 16
+  %q_1.at = getelementptr double, ptr %q.row_1, i64 %dim.2
+  %q_1 = load <4 x double>, ptr %q_1.at, align 8
+  %dot.next.4 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %q_1, <4 x double> %k_0.double, <4 x double> %dot.4)
+  %dot.next.5 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %q_1, <4 x double> %k_1.double, <4 x double> %dot.5)
+  %dot.next.6 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %q_1, <4 x double> %k_2.double, <4 x double> %dot.6)
+  %dot.next.7 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %q_1, <4 x double> %k_3.double, <4 x double> %dot.7)
+  %dim.2.next = add i64 %dim.2, 4
+  br label %dim.2.head
+
+dim.2.done:
+  %dots.upper = shufflevector <4 x double> %dot, <4 x double> %dot.1, <4 x i32> <i32 2, i32 3, i32 6, i32 7>
+  %dots.lower = shufflevector <4 x double> %dot, <4 x double> %dot.1, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
+  %dots.folded = fadd <4 x double> %dots.lower, %dots.upper
+  %dots.upper.1 = shufflevector <4 x double> %dot.2, <4 x double> %dot.3, <4 x i32> <i32 2, i32 3, i32 6, i32 7>
+  %dots.lower.1 = shufflevector <4 x double> %dot.2, <4 x double> %dot.3, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
+  %dots.folded.1 = fadd <4 x double> %dots.lower.1, %dots.upper.1
+  %dots.upper.2 = shufflevector <4 x double> %dots.folded, <4 x double> %dots.folded.1, <4 x i32> <i32 1, i32 5, i32 3, i32 7>
+  %dots.lower.2 = shufflevector <4 x double> %dots.folded, <4 x double> %dots.folded.1, <4 x i32> <i32 0, i32 4, i32 2, i32 6>
+  %dots.folded.2 = fadd <4 x double> %dots.lower.2, %dots.upper.2
+  %dots = shufflevector <4 x double> %dots.folded.2, <4 x double> poison, <4 x i32> <i32 0, i32 2, i32 1, i32 3>
+  %scores.key = getelementptr double, ptr %scores, i64 %key
+  store <4 x double> %dots, ptr %scores.key, align 8
+  %dots.upper.3 = shufflevector <4 x double> %dot.4, <4 x double> %dot.5, <4 x i32> <i32 2, i32 3, i32 6, i32 7>
+  %dots.lower.3 = shufflevector <4 x double> %dot.4, <4 x double> %dot.5, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
+  %dots.folded.3 = fadd <4 x double> %dots.lower.3, %dots.upper.3
+  %dots.upper.4 = shufflevector <4 x double> %dot.6, <4 x double> %dot.7, <4 x i32> <i32 2, i32 3, i32 6, i32 7>
+  %dots.lower.4 = shufflevector <4 x double> %dot.6, <4 x double> %dot.7, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
+  %dots.folded.4 = fadd <4 x double> %dots.lower.4, %dots.upper.4
+  %dots.upper.5 = shufflevector <4 x double> %dots.folded.3, <4 x double> %dots.folded.4, <4 x i32> <i32 1, i32 5, i32 3, i32 7>
+  %dots.lower.5 = shufflevector <4 x double> %dots.folded.3, <4 x double> %dots.folded.4, <4 x i32> <i32 0, i32 4, i32 2, i32 6>
+  %dots.folded.5 = fadd <4 x double> %dots.lower.5, %dots.upper.5
+  %dots.1 = shufflevector <4 x double> %dots.folded.5, <4 x double> poison, <4 x i32> <i32 0, i32 2, i32 1, i32 3>
+  %scores.row_1 = getelementptr double, ptr %scores, i64 32
+  %scores.key.1 = getelementptr double, ptr %scores.row_1, i64 %key
+  store <4 x double> %dots.1, ptr %scores.key.1, align 8
+  %key.next = add i64 %key, 4
+  br label %key.head
+
+key.done:
+  ; online softmax: weights of the block, m and l of every row
+  br label %row.head
+
+row.head:
+  %row = phi i64 [ 0, %key.done ], [ %row.next, %weighed.done ]
+  %row.more = icmp slt i64 %row, 2
+  br i1 %row.more, label %row.body, label %row.done
+
+row.body:
+  %scores.row.offset = mul i64 %row, 32
+  %scores.row = getelementptr double, ptr %scores, i64 %scores.row.offset
+  %weights.row.offset = mul i64 %row, 32
+  %weights.row = getelementptr float, ptr %weights, i64 %weights.row.offset
+  %m.at.1 = getelementptr float, ptr %m, i64 %row
+  %l.at.1 = getelementptr float, ptr %l, i64 %row
+  %rescale.at = getelementptr float, ptr %rescale, i64 %row
+  %m.before = load float, ptr %m.at.1, align 4
+  %rows.before.1 = mul i64 %row_block, 2
+  %group.row.1 = add i64 %rows.before.1, %row
+  %head.first.1 = mul i64 %kv_head, 2
+  %q_head.1 = add i64 %head.first.1, %group.row.1
+  %query.past = sub i64 0, 1
+  %query_pos = add i64 %kv_len, %query.past
+  br label %scored.head
+
+scored.head:
+  %scored = phi i64 [ 0, %row.body ], [ %scored.next, %scored.body ]
+  %score.largest = phi <4 x double> [ splat (double 0xFFF0000000000000), %row.body ], [ %score.largest.next, %scored.body ]
+  %scored.more = icmp slt i64 %scored, %keys
+  br i1 %scored.more, label %scored.body, label %scored.done
+
+scored.body:
+  %dots.at = getelementptr double, ptr %scores.row, i64 %scored
+  %dots.2 = load <4 x double>, ptr %dots.at, align 8
+  %scored.first = insertelement <4 x i64> poison, i64 %scored, i64 0
+  %scored.splat = shufflevector <4 x i64> %scored.first, <4 x i64> poison, <4 x i32> zeroinitializer
+  %key.in_block = add <4 x i64> %scored.splat, <i64 0, i64 1, i64 2, i64 3>
+  %product = fmul <4 x double> %dots.2, splat (double 0x3F81111111111111)
+  %single = fptrunc <4 x double> %product to <4 x float>
+  %x.square = fmul <4 x float> %single, %single
+  %poly = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> splat (float 0xBF78F8DE40000000), <4 x float> %x.square, <4 x float> splat (float 0x3F958048E0000000))
+  %poly.1 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly, <4 x float> %x.square, <4 x float> splat (float 0xBFAB9258A0000000))
+  %poly.2 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.1, <4 x float> %x.square, <4 x float> splat (float 0x3FC110E1C0000000))
+  %poly.3 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.2, <4 x float> %x.square, <4 x float> splat (float 0xBFD5555520000000))
+  %near.factor = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.3, <4 x float> %x.square, <4 x float> splat (float 1.0))
+  %tanh.near = fmul <4 x float> %single, %near.factor
+  %x.size = call <4 x float> @llvm.fabs.v4f32(<4 x float> %single)
+  %x.twice = fadd <4 x float> %x.size, %x.size
+  %larger.2 = fcmp ogt <4 x float> %x.twice, splat (float 0xC055D589E0000000)
+  %exponent.clamped = select <4 x i1> %larger.2, <4 x float> %x.twice, <4 x float> splat (float 0xC055D589E0000000)
+  %smaller.5 = fcmp olt <4 x float> %exponent.clamped, splat (float 0x40562E42E0000000)
+  %exponent.clamped.1 = select <4 x i1> %smaller.5, <4 x float> %exponent.clamped, <4 x float> splat (float 0x40562E42E0000000)
+  %exponent.log2 = fmul <4 x float> %exponent.clamped.1, splat (float 0x3FF7154760000000)
+  %rounding = fadd <4 x float> %exponent.log2, splat (float 0x4168000000000000)
+  %whole.bits = bitcast <4 x float> %rounding to <4 x i32>
+  %whole = fsub <4 x float> %rounding, splat (float 0x4168000000000000)
+  %whole.negated = fneg <4 x float> %whole
+  %rest = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %whole.negated, <4 x float> splat (float 0x3FE6300000000000), <4 x float> %exponent.clamped.1)
+  %rest.1 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %whole.negated, <4 x float> splat (float 0xBF2BD01060000000), <4 x float> %rest)
+  %fraction = fmul <4 x float> %rest.1, splat (float 0x3FF7154760000000)
+  %poly.4 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> splat (float 0x3F244138A0000000), <4 x float> %fraction, <4 x float> splat (float 0x3F55F08900000000))
+  %poly.5 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.4, <4 x float> %fraction, <4 x float> splat (float 0x3F83B2A540000000))
+  %poly.6 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.5, <4 x float> %fraction, <4 x float> splat (float 0x3FAC6AF6C0000000))
+  %poly.7 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.6, <4 x float> %fraction, <4 x float> splat (float 0x3FCEBFBE00000000))
+  %poly.8 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.7, <4 x float> %fraction, <4 x float> splat (float 0x3FE62E4300000000))
+  %mantissa = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.8, <4 x float> %fraction, <4 x float> splat (float 1.0))
+  %exponent = shl <4 x i32> %whole.bits, splat (i32 23)
+  %mantissa.bits = bitcast <4 x float> %mantissa to <4 x i32>
+  %power.bits = add <4 x i32> %mantissa.bits, %exponent
+  %power = bitcast <4 x i32> %power.bits to <4 x float>
+  %overflows = fcmp ogt <4 x float> %x.twice, splat (float 0x40562E42E0000000)
+  %power.or.inf = select <4 x i1> %overflows, <4 x float> splat (float 0x7FF0000000000000), <4 x float> %power
+  %underflows = fcmp olt <4 x float> %x.twice, splat (float 0xC055D589E0000000)
+  %power.or.zero = select <4 x i1> %underflows, <4 x float> splat (float 0.0), <4 x float> %power.or.inf
+  %e.more = fadd <4 x float> %power.or.zero, splat (float 1.0)
+  %quotient = fdiv <4 x float> splat (float 2.0), %e.more
+  %tanh.size = fsub <4 x float> splat (float 1.0), %quotient
+  %tanh.far = call <4 x float> @llvm.copysign.v4f32(<4 x float> %tanh.size, <4 x float> %single)
+  %is.near = fcmp olt <4 x float> %x.size, splat (float 0x3FE4000000000000)
+  %tanh = select <4 x i1> %is.near, <4 x float> %tanh.near, <4 x float> %tanh.far
+  %real = fpext <4 x float> %tanh to <4 x double>
+  %product.1 = fmul <4 x double> %real, splat (double 0x4045A3F2EED8CACE)
+  %keys.first = insertelement <4 x i64> poison, i64 %keys, i64 0
+  %keys.splat = shufflevector <4 x i64> %keys.first, <4 x i64> poison, <4 x i32> zeroinitializer
+  %in_block = icmp slt <4 x i64> %key.in_block, %keys.splat
+  %difference.1 = sub i64 %query_pos, 100
+  %keys.begin.first = insertelement <4 x i64> poison, i64 %keys.begin, i64 0
+  %keys.begin.splat = shufflevector <4 x i64> %keys.begin.first, <4 x i64> poison, <4 x i32> zeroinitializer
+  %key_pos = add <4 x i64> %key.in_block, %keys.begin.splat
+  %difference.1.first = insertelement <4 x i64> poison, i64 %difference.1, i64 0
+  %difference.1.splat = shufflevector <4 x i64> %difference.1.first, <4 x i64> poison, <4 x i32> zeroinitializer
+  %less = icmp slt <4 x i64> %difference.1.splat, %key_pos
+  %visible = and <4 x i1> %in_block, %less
+  %score.masked = select <4 x i1> %visible, <4 x double> %product.1, <4 x double> splat (double 0xFFF0000000000000)
+  store <4 x double> %score.masked, ptr %dots.at, align 8
+  %larger.3 = fcmp ogt <4 x double> %score.masked, %score.largest
+  %score.largest.next = select <4 x i1> %larger.3, <4 x double> %score.masked, <4 x double> %score.largest
+  %scored.next = add i64 %scored, 4
+  br label %scored.head
+
+scored.done:
+  %block.largest.upper = shufflevector <4 x double> %score.largest, <4 x double> poison, <4 x i32> <i32 2, i32 3, i32 poison, i32 poison>
+  %larger.4 = fcmp ogt <4 x double> %score.largest, %block.largest.upper
+  %block.largest.lanes = select <4 x i1> %larger.4, <4 x double> %score.largest, <4 x double> %block.largest.upper
+  %block.largest.upper.1 = shufflevector <4 x double> %block.largest.lanes, <4 x double> poison, <4 x i32> <i32 1, i32 poison, i32 poison, i32 poison>
+  %larger.5 = fcmp ogt <4 x double> %block.largest.lanes, %block.largest.upper.1
+  %block.largest.lanes.1 = select <4 x i1> %larger.5, <4 x double> %block.largest.lanes, <4 x double> %block.largest.upper.1
+  %block.largest = extractelement <4 x double> %block.largest.lanes.1, i64 0
+  %block.largest.single = fptrunc double %block.largest to float
+  %larger.6 = fcmp ogt float %block.largest.single, %m.before
+  %m.next = select i1 %larger.6, float %block.largest.single, float %m.before
+  %m.is_empty = fcmp oeq float %m.next, 0xFFF0000000000000
+  %m.base = select i1 %m.is_empty, float 0.0, float %m.next
+  %m.real = fpext float %m.base to double
+  br label %weighed.head
+
+weighed.head:
+  %weighed = phi i64 [ 0, %scored.done ], [ %weighed.next, %weighed.body ]
+  %weight.sum = phi <4 x float> [ splat (float 0.0), %scored.done ], [ %weight.sum.next, %weighed.body ]
+  %weighed.more = icmp slt i64 %weighed, %keys
+  br i1 %weighed.more, label %weighed.body, label %weighed.done
+
+weighed.body:
+  %scores.at = getelementptr double, ptr %scores.row, i64 %weighed
+  %score = load <4 x double>, ptr %scores.at, align 8
+  %m.real.first = insertelement <4 x double> poison, double %m.real, i64 0
+  %m.real.splat = shufflevector <4 x double> %m.real.first, <4 x double> poison, <4 x i32> zeroinitializer
+  %score.less = fsub <4 x double> %score, %m.real.splat
+  %exponent.1 = fptrunc <4 x double> %score.less to <4 x float>
+  %larger.7 = fcmp ogt <4 x float> %exponent.1, splat (float -126.0)
+  %exponent.clamped.2 = select <4 x i1> %larger.7, <4 x float> %exponent.1, <4 x float> splat (float -126.0)
+  %rounding.1 = fadd <4 x float> %exponent.clamped.2, splat (float 0x4168000000000000)
+  %whole.bits.1 = bitcast <4 x float> %rounding.1 to <4 x i32>
+  %whole.1 = fsub <4 x float> %rounding.1, splat (float 0x4168000000000000)
+  %fraction.1 = fsub <4 x float> %exponent.clamped.2, %whole.1
+  %poly.9 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> splat (float 0x3F244138A0000000), <4 x float> %fraction.1, <4 x float> splat (float 0x3F55F08900000000))
+  %poly.10 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.9, <4 x float> %fraction.1, <4 x float> splat (float 0x3F83B2A540000000))
+  %poly.11 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.10, <4 x float> %fraction.1, <4 x float> splat (float 0x3FAC6AF6C0000000))
+  %poly.12 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.11, <4 x float> %fraction.1, <4 x float> splat (float 0x3FCEBFBE00000000))
+  %poly.13 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.12, <4 x float> %fraction.1, <4 x float> splat (float 0x3FE62E4300000000))
+  %mantissa.1 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.13, <4 x float> %fraction.1, <4 x float> splat (float 1.0))
+  %exponent.2 = shl <4 x i32> %whole.bits.1, splat (i32 23)
+  %mantissa.bits.1 = bitcast <4 x float> %mantissa.1 to <4 x i32>
+  %power.bits.1 = add <4 x i32> %mantissa.bits.1, %exponent.2
+  %power.1 = bitcast <4 x i32> %power.bits.1 to <4 x float>
+  %underflows.1 = fcmp olt <4 x float> %exponent.1, splat (float -126.0)
+  %power.or.zero.1 = select <4 x i1> %underflows.1, <4 x float> splat (float 0.0), <4 x float> %power.1
+  %weights.at = getelementptr float, ptr %weights.row, i64 %weighed
+  store <4 x float> %power.or.zero.1, ptr %weights.at, align 4
+  %weight.sum.next = fadd <4 x float> %weight.sum, %power.or.zero.1
+  %weighed.next = add i64 %weighed, 4
+  br label %weighed.head
+
+weighed.done:
+  %block.sum = call reassoc float @llvm.vector.reduce.fadd.v4f32(float -0.0, <4 x float> %weight.sum)
+  %m.less = fsub float %m.before, %m.base
+  %larger.8 = fcmp ogt float %m.less, -126.0
+  %exponent.clamped.3 = select i1 %larger.8, float %m.less, float -126.0
+  %rounding.2 = fadd float %exponent.clamped.3, 0x4168000000000000
+  %whole.bits.2 = bitcast float %rounding.2 to i32
+  %whole.2 = fsub float %rounding.2, 0x4168000000000000
+  %fraction.2 = fsub float %exponent.clamped.3, %whole.2
+  %poly.14 = call float @llvm.fmuladd.f32(float 0x3F244138A0000000, float %fraction.2, float 0x3F55F08900000000)
+  %poly.15 = call float @llvm.fmuladd.f32(float %poly.14, float %fraction.2, float 0x3F83B2A540000000)
+  %poly.16 = call float @llvm.fmuladd.f32(float %poly.15, float %fraction.2, float 0x3FAC6AF6C0000000)
+  %poly.17 = call float @llvm.fmuladd.f32(float %poly.16, float %fraction.2, float 0x3FCEBFBE00000000)
+  %poly.18 = call float @llvm.fmuladd.f32(float %poly.17, float %fraction.2, float 0x3FE62E4300000000)
+  %mantissa.2 = call float @llvm.fmuladd.f32(float %poly.18, float %fraction.2, float 1.0)
+  %exponent.3 = shl i32 %whole.bits.2, 23
+  %mantissa.bits.2 = bitcast float %mantissa.2 to i32
+  %power.bits.2 = add i32 %mantissa.bits.2, %exponent.3
+  %power.2 = bitcast i32 %power.bits.2 to float
+  %underflows.2 = fcmp olt float %m.less, -126.0
+  %power.or.zero.2 = select i1 %underflows.2, float 0.0, float %power.2
+  %l.before = load float, ptr %l.at.1, align 4
+  store float %m.next, ptr %m.at.1, align 4
+  store float %power.or.zero.2, ptr %rescale.at, align 4
+  %l.next = call float @llvm.fmuladd.f32(float %l.before, float %power.or.zero.2, float %block.sum)
+  store float %l.next, ptr %l.at.1, align 4
+  %row.next = add i64 %row, 1
+  br label %row.head
+
+row.done:
+  ; acc = acc * rescale + weights * V, a panel of dims at a time
+  br label %panel.head
+
+panel.head:
+  %panel = phi i64 [ 0, %row.done ], [ %panel.next, %v_key.done ]
+  %panel.more = icmp slt i64 %panel, 16
+  br i1 %panel.more, label %panel.body, label %panel.done
+
+panel.body:
+  %acc.panel_0 = getelementptr float, ptr %acc, i64 %panel
+  %rescale_0 = load float, ptr %rescale, align 4
+  %rescale_0.first = insertelement <4 x float> poison, float %rescale_0, i64 0
+  %rescale_0.splat = shufflevector <4 x float> %rescale_0.first, <4 x float> poison, <4 x i32> zeroinitializer
+  %acc.before = load <4 x float>, ptr %acc.panel_0, align 4
+  %acc.rescaled = fmul <4 x float> %acc.before, %rescale_0.splat
+  %acc.at.1 = getelementptr float, ptr %acc.panel_0, i64 4
+  %acc.before.1 = load <4 x float>, ptr %acc.at.1, align 4
+  %acc.rescaled.1 = fmul <4 x float> %acc.before.1, %rescale_0.splat
+  %acc.at.2 = getelementptr float, ptr %acc.panel_0, i64 8
+  %acc.before.2 = load <4 x float>, ptr %acc.at.2, align 4
+  %acc.rescaled.2 = fmul <4 x float> %acc.before.2, %rescale_0.splat
+  %acc.at.3 = getelementptr float, ptr %acc.panel_0, i64 12
+  %acc.before.3 = load <4 x float>, ptr %acc.at.3, align 4
+  %acc.rescaled.3 = fmul <4 x float> %acc.before.3, %rescale_0.splat
+  %acc.row_1 = getelementptr float, ptr %acc, i64 16
+  %acc.panel_1 = getelementptr float, ptr %acc.row_1, i64 %panel
+  %rescale.at.1 = getelementptr float, ptr %rescale, i64 1
+  %rescale_1 = load float, ptr %rescale.at.1, align 4
+  %rescale_1.first = insertelement <4 x float> poison, float %rescale_1, i64 0
+  %rescale_1.splat = shufflevector <4 x float> %rescale_1.first, <4 x float> poison, <4 x i32> zeroinitializer
+  %acc.before.4 = load <4 x float>, ptr %acc.panel_1, align 4
+  %acc.rescaled.4 = fmul <4 x float> %acc.before.4, %rescale_1.splat
+  %acc.at.4 = getelementptr float, ptr %acc.panel_1, i64 4
+  %acc.before.5 = load <4 x float>, ptr %acc.at.4, align 4
+  %acc.rescaled.5 = fmul <4 x float> %acc.before.5, %rescale_1.splat
+  %acc.at.5 = getelementptr float, ptr %acc.panel_1, i64 8
+  %acc.before.6 = load <4 x float>, ptr %acc.at.5, align 4
+  %acc.rescaled.6 = fmul <4 x float> %acc.before.6, %rescale_1.splat
+  %acc.at.6 = getelementptr float, ptr %acc.panel_1, i64 12
+  %acc.before.7 = load <4 x float>, ptr %acc.at.6, align 4
+  %acc.rescaled.7 = fmul <4 x float> %acc.before.7, %rescale_1.splat
+  %panel.bytes = mul i64 %panel, 4
+  br label %v_key.head
+
+v_key.head:
+  %v_key = phi i64 [ 0, %panel.body ], [ %v_key.next, %v_key.body ]
+  %acc.value = phi <4 x float> [ %acc.rescaled, %panel.body ], [ %acc.next, %v_key.body ]
+  %acc.value.1 = phi <4 x float> [ %acc.rescaled.1, %panel.body ], [ %acc.next.1, %v_key.body ]
+  %acc.value.2 = phi <4 x float> [ %acc.rescaled.2, %panel.body ], [ %acc.next.2, %v_key.body ]
+  %acc.value.3 = phi <4 x float> [ %acc.rescaled.3, %panel.body ], [ %acc.next.3, %v_key.body ]
+  %acc.value.4 = phi <4 x float> [ %acc.rescaled.4, %panel.body ], [ %acc.next.4, %v_key.body ]
+  %acc.value.5 = phi <4 x float> [ %acc.rescaled.5, %panel.body ], [ %acc.next.5, %v_key.body ]
+  %acc.value.6 = phi <4 x float> [ %acc.rescaled.6, %panel.body ], [ %acc.next.6, %v_key.body ]
+  %acc.value.7 = phi <4 x float> [ %acc.rescaled.7, %panel.body ], [ %acc.next.7, %v_key.body ]
+  %v_key.more = icmp slt i64 %v_key, %keys
+  br i1 %v_key.more, label %v_key.body, label %v_key.done
+
+v_key.body:
+  %v.row.at = getelementptr ptr, ptr %v_at, i64 %v_key
+  %v.row = load ptr, ptr %v.row.at, align 8
+  %v.panel = getelementptr i8, ptr %v.row, i64 %panel.bytes
+  %v_0 = load <4 x float>, ptr %v.panel, align 16
+  %v_1.at = getelementptr i8, ptr %v.panel, i64 16
+  %v_1 = load <4 x float>, ptr %v_1.at, align 16
+  %v_2.at = getelementptr i8, ptr %v.panel, i64 32
+  %v_2 = load <4 x float>, ptr %v_2.at, align 16
+  %v_3.at = getelementptr i8, ptr %v.panel, i64 48
+  %v_3 = load <4 x float>, ptr %v_3.at, align 16
+  %weight.at = getelementptr float, ptr %weights, i64 %v_key
+  %weight_0 = load float, ptr %weight.at, align 4
+  %weight_0.first = insertelement <4 x float> poison, float %weight_0, i64 0
+  %weight_0.splat = shufflevector <4 x float> %weight_0.first, <4 x float> poison, <4 x i32> zeroinitializer
+  %acc.next = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %weight_0.splat, <4 x float> %v_0, <4 x float> %acc.value)
+  %acc.next.1 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %weight_0.splat, <4 x float> %v_1, <4 x float> %acc.value.1)
+  %acc.next.2 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %weight_0.splat, <4 x float> %v_2, <4 x float> %acc.value.2)
+  %acc.next.3 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %weight_0.splat, <4 x float> %v_3, <4 x float> %acc.value.3)
+  %weights.row_1 = getelementptr float, ptr %weights, i64 32
+  %weight.at.1 = getelementptr float, ptr %weights.row_1, i64 %v_key
+  %weight_1 = load float, ptr %weight.at.1, align 4
+  %weight_1.first = insertelement <4 x float> poison, float %weight_1, i64 0
+  %weight_1.splat = shufflevector <4 x float> %weight_1.first, <4 x float> poison, <4 x i32> zeroinitializer
+  %acc.next.4 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %weight_1.splat, <4 x float> %v_0, <4 x float> %acc.value.4)
+  %acc.next.5 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %weight_1.splat, <4 x float> %v_1, <4 x float> %acc.value.5)
+  %acc.next.6 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %weight_1.splat, <4 x float> %v_2, <4 x float> %acc.value.6)
+  %acc.next.7 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %weight_1.splat, <4 x float> %v_3, <4 x float> %acc.value.7)
+  %v_key.next = add i64 %v_key, 1
+  br label %v_key.head
+
+v_key.done:
+  store <4 x float> %acc.value, ptr %acc.panel_0, align 4
+  store <4 x float> %acc.value.1, ptr %acc.at.1, align 4
+  store <4 x float> %acc.value.2, ptr %acc.at.2, align 4
+  store <4 x float> %acc.value.3, ptr %acc.at.3, align 4
+  store <4 x float> %acc.value.4, ptr %acc.panel_1, align 4
+  store <4 x float> %acc.value.5, ptr %acc.at.4, align 4
+  store <4 x float> %acc.value.6, ptr %acc.at.5, align 4
+  store <4 x float> %acc.value.7, ptr %acc.at.6, align 4
+  %panel.next = add i64 %panel, 16
+  br label %panel.head
+
+panel.done:
+  %tile.next = add i64 %tile, %piece.step
+  br label %tile.head
+
+tile.done:
+  %is_alone = icmp eq i64 %pieces, 1
+  br label %row.1.head
+
+row.1.head:
+  %row.1 = phi i64 [ 0, %tile.done ], [ %row.1.next, %write.end ]
+  %row.1.more = icmp slt i64 %row.1, 2
+  br i1 %row.1.more, label %row.1.body, label %row.1.done
+
+row.1.body:
+  %m.at.2 = getelementptr float, ptr %m, i64 %row.1
+  %m.row = load float, ptr %m.at.2, align 4
+  %l.at.2 = getelementptr float, ptr %l, i64 %row.1
+  %l.row = load float, ptr %l.at.2, align 4
+  %o.offset = mul i64 %row.1, 16
+  %o = getelementptr float, ptr %acc, i64 %o.offset
+  %row.is_empty = fcmp oeq float %l.row, 0.0
+  %divisor = select i1 %row.is_empty, float 1.0, float %l.row
+  br label %dim.3.head
+
+dim.3.head:
+  %dim.3 = phi i64 [ 0, %row.1.body ], [ %dim.3.next, %dim.3.body ]
+  %dim.3.more = icmp slt i64 %dim.3, 16
+  br i1 %dim.3.more, label %dim.3.body, label %dim.3.done
+
+dim.3.body:
+  %o.at = getelementptr float, ptr %o, i64 %dim.3
+  %acc.value.8 = load <4 x float>, ptr %o.at, align 4
+  %divisor.first = insertelement <4 x float> poison, float %divisor, i64 0
+  %divisor.splat = shufflevector <4 x float> %divisor.first, <4 x float> poison, <4 x i32> zeroinitializer
+  %o.value = fdiv <4 x float> %acc.value.8, %divisor.splat
+  store <4 x float> %o.value, ptr %o.at, align 4
+  %dim.3.next = add i64 %dim.3, 4
+  br label %dim.3.head
+
+dim.3.done:
+  br i1 %is_alone, label %write.then, label %write.else
+
+write.then:
+  %tiny = fcmp olt float %l.row, 0x3810000000000000
+  %lifted = fmul float %l.row, 0x4160000000000000
+  %normal = select i1 %tiny, float %lifted, float %l.row
+  %lift = select i1 %tiny, i32 23, i32 0
+  %bits = bitcast float %normal to i32
+  %from.root = sub i32 %bits, 1060439283
+  %powers = ashr i32 %from.root, 23
+  %powers.bits = shl i32 %powers, 23
+  %m.bits = sub i32 %bits, %powers.bits
+  %m.1 = bitcast i32 %m.bits to float
+  %m.more = fadd float %m.1, 1.0
+  %m.less.1 = fsub float %m.1, 1.0
+  %s = fdiv float %m.less.1, %m.more
+  %s.square = fmul float %s, %s
+  %s.twice = fadd float %s, %s
+  %poly.19 = call float @llvm.fmuladd.f32(float 0x3FC2EF5160000000, float %s.square, float 0x3FC997BDC0000000)
+  %poly.20 = call float @llvm.fmuladd.f32(float %poly.19, float %s.square, float 0x3FD55555C0000000)
+  %tail = fmul float %poly.20, %s.square
+  %tail.1 = fmul float %tail, %s.twice
+  %exponent.4 = sub i32 %powers, %lift
+  %exponent.value = sitofp i32 %exponent.4 to float
+  %log.m = fadd float %s.twice, %tail.1
+  %log2 = call float @llvm.fmuladd.f32(float %log.m, float 0x3FF7154760000000, float %exponent.value)
+  %is.inf = fcmp oeq float %l.row, 0x7FF0000000000000
+  %log.or.inf = select i1 %is.inf, float 0x7FF0000000000000, float %log2
+  %is.zero = fcmp oeq float %l.row, 0.0
+  %log.or.minus.inf = select i1 %is.zero, float 0xFFF0000000000000, float %log.or.inf
+  %is.valid = fcmp oge float %l.row, 0.0
+  %log.checked = select i1 %is.valid, float %log.or.minus.inf, float 0x7FF8000000000000
+  %log2_sum = fadd float %m.row, %log.checked
+  %rows.before.2 = mul i64 %row_block, 2
+  %group.row.2 = add i64 %rows.before.2, %row.1
+  %head.first.2 = mul i64 %kv_head, 2
+  %q_head.2 = add i64 %head.first.2, %group.row.2
+  ; the finished row, to out and lse
+  %stride_batch.field = getelementptr i8, ptr %args, i64 152
+  %stride_batch = load i64, ptr %stride_batch.field, align 8
+  %out.batch = mul i64 %batch_row, %stride_batch
+  %stride_query.field = getelementptr i8, ptr %args, i64 160
+  %stride_query = load i64, ptr %stride_query.field, align 8
+  %stride_head.field = getelementptr i8, ptr %args, i64 168
+  %stride_head = load i64, ptr %stride_head.field, align 8
+  %out.head = mul i64 %q_head.2, %stride_head
+  %out.offset = add i64 %out.batch, %out.head
+  %out.bytes = mul i64 %out.offset, 4
+  %out.field = getelementptr i8, ptr %args, i64 24
+  %out = load ptr, ptr %out.field, align 8
+  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
+  br label %dim.4.head
+
+dim.4.head:
+  %dim.4 = phi i64 [ 0, %write.then ], [ %dim.4.next, %dim.4.body ]
+  %dim.4.more = icmp slt i64 %dim.4, 16
+  br i1 %dim.4.more, label %dim.4.body, label %dim.4.done
+
+dim.4.body:
+  %o.at.1 = getelementptr float, ptr %o, i64 %dim.4
+  %o.value.1 = load <4 x float>, ptr %o.at.1, align 4
+  %dim.bytes.2 = mul i64 %dim.4, 4
+  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes.2
+  store <4 x float> %o.value.1, ptr %out.at, align 4
+  %dim.4.next = add i64 %dim.4, 4
+  br label %dim.4.head
+
+dim.4.done:
+  %stride_batch.field.1 = getelementptr i8, ptr %args, i64 176
+  %stride_batch.1 = load i64, ptr %stride_batch.field.1, align 8
+  %lse.batch = mul i64 %batch_row, %stride_batch.1
+  %stride_query.field.1 = getelementptr i8, ptr %args, i64 184
+  %stride_query.1 = load i64, ptr %stride_query.field.1, align 8
+  %stride_head.field.1 = getelementptr i8, ptr %args, i64 192
+  %stride_head.1 = load i64, ptr %stride_head.field.1, align 8
+  %lse.head = mul i64 %q_head.2, %stride_head.1
+  %lse.offset = add i64 %lse.batch, %lse.head
+  %lse.field = getelementptr i8, ptr %args, i64 32
+  %lse = load ptr, ptr %lse.field, align 8
+  %lse.at = getelementptr float, ptr %lse, i64 %lse.offset
+  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
+  store float %lse.natural, ptr %lse.at, align 4
+  br label %write.end
+
+write.else:
+  ; the row's partial, to scratch
+  %partials.field = getelementptr i8, ptr %args, i64 64
+  %partials = load ptr, ptr %partials.field, align 8
+  %partial_o_offset.field = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset = load i64, ptr %partial_o_offset.field, align 8
+  %slot.rows = mul i64 %slot, 2
+  %partial.row = add i64 %slot.rows, %row.1
+  %o.offset.1 = mul i64 %partial.row, 16
+  %o.from_start = add i64 %partial_o_offset, %o.offset.1
+  %statistics = getelementptr float, ptr %partials, i64 %partial.row
+  %partial.o = getelementptr float, ptr %partials, i64 %o.from_start
+  %tiny.1 = fcmp olt float %l.row, 0x3810000000000000
+  %lifted.1 = fmul float %l.row, 0x4160000000000000
+  %normal.1 = select i1 %tiny.1, float %lifted.1, float %l.row
+  %lift.1 = select i1 %tiny.1, i32 23, i32 0
+  %bits.1 = bitcast float %normal.1 to i32
+  %from.root.1 = sub i32 %bits.1, 1060439283
+  %powers.1 = ashr i32 %from.root.1, 23
+  %powers.bits.1 = shl i32 %powers.1, 23
+  %m.bits.1 = sub i32 %bits.1, %powers.bits.1
+  %m.2 = bitcast i32 %m.bits.1 to float
+  %m.more.1 = fadd float %m.2, 1.0
+  %m.less.2 = fsub float %m.2, 1.0
+  %s.1 = fdiv float %m.less.2, %m.more.1
+  %s.square.1 = fmul float %s.1, %s.1
+  %s.twice.1 = fadd float %s.1, %s.1
+  %poly.21 = call float @llvm.fmuladd.f32(float 0x3FC2EF5160000000, float %s.square.1, float 0x3FC997BDC0000000)
+  %poly.22 = call float @llvm.fmuladd.f32(float %poly.21, float %s.square.1, float 0x3FD55555C0000000)
+  %tail.2 = fmul float %poly.22, %s.square.1
+  %tail.3 = fmul float %tail.2, %s.twice.1
+  %exponent.5 = sub i32 %powers.1, %lift.1
+  %exponent.value.1 = sitofp i32 %exponent.5 to float
+  %log.m.1 = fadd float %s.twice.1, %tail.3
+  %log2.1 = call float @llvm.fmuladd.f32(float %log.m.1, float 0x3FF7154760000000, float %exponent.value.1)
+  %is.inf.1 = fcmp oeq float %l.row, 0x7FF0000000000000
+  %log.or.inf.1 = select i1 %is.inf.1, float 0x7FF0000000000000, float %log2.1
+  %is.zero.1 = fcmp oeq float %l.row, 0.0
+  %log.or.minus.inf.1 = select i1 %is.zero.1, float 0xFFF0000000000000, float %log.or.inf.1
+  %is.valid.1 = fcmp oge float %l.row, 0.0
+  %log.checked.1 = select i1 %is.valid.1, float %log.or.minus.inf.1, float 0x7FF8000000000000
+  %log2_sum.1 = fadd float %m.row, %log.checked.1
+  store float %log2_sum.1, ptr %statistics, align 4
+  br label %dim.5.head
+
+dim.5.head:
+  %dim.5 = phi i64 [ 0, %write.else ], [ %dim.5.next, %dim.5.body ]
+  %dim.5.more = icmp slt i64 %dim.5, 16
+  br i1 %dim.5.more, label %dim.5.body, label %dim.5.done
+
+dim.5.body:
+  %o.at.2 = getelementptr float, ptr %o, i64 %dim.5
+  %o.value.2 = load <4 x float>, ptr %o.at.2, align 4
+  %partial.o.at = getelementptr float, ptr %partial.o, i64 %dim.5
+  store <4 x float> %o.value.2, ptr %partial.o.at, align 4
+  %dim.5.next = add i64 %dim.5, 4
+  br label %dim.5.head
+
+dim.5.done:
+  br label %write.end
+
+write.end:
+  %row.1.next = add i64 %row.1, 1
+  br label %row.1.head
+
+row.1.done:
+  %is_shared = icmp sgt i64 %pieces, 1
+  br i1 %is_shared, label %shared.then, label %shared.end
+
+shared.then:
+  ; arrive; the last of the sequence's pieces joins them
+  %arrivals.field = getelementptr i8, ptr %args, i64 72
+  %arrivals = load ptr, ptr %arrivals.field, align 8
+  %arrival = getelementptr i32, ptr %arrivals, i64 %sequence
+  %arrived.before = atomicrmw add ptr %arrival, i32 1 acq_rel, align 4
+  %arrived = zext i32 %arrived.before to i64
+  %arrived.1 = add i64 %arrived, 1
+  %is_last = icmp eq i64 %arrived.1, %pieces
+  br i1 %is_last, label %last.then, label %last.end
+
+last.then:
+  store atomic i32 0, ptr %arrival release, align 4
+  call void @join_sequence(ptr %args, i64 %batch_row, i64 %kv_head, i64 %row_block, i64 %pieces, i64 %first_unit, i64 %total_units)
+  br label %last.end
+
+last.end:
+  br label %shared.end
+
+shared.end:
+  ret void
+}
+
+define internal void @join_sequence(ptr noalias readonly %args, i64 %batch_row, i64 %kv_head, i64 %row_block, i64 %pieces, i64 %first_unit, i64 %total_units) #0 {
+entry:
+  %o = alloca [16 x float], align 64
+  %largest.kept = alloca [1 x float], align 4
+  %total.kept = alloca [1 x float], align 4
+  %join.kept = alloca [1 x float], align 4
+  br label %row.head
+
+row.head:
+  %row = phi i64 [ 0, %entry ], [ %row.next, %dim.2.done ]
+  %row.more = icmp slt i64 %row, 2
+  br i1 %row.more, label %row.body, label %row.done
+
+row.body:
+  ; the largest exponent, then the sum of all weights
+  store float 0xFFF0000000000000, ptr %largest.kept, align 4
+  br label %largest.head
+
+largest.head:
+  %largest = phi i64 [ 0, %row.body ], [ %largest.next.1, %largest.partial.end ]
+  %largest.more = icmp slt i64 %largest, %pieces
+  br i1 %largest.more, label %largest.body, label %largest.done
+
+largest.body:
+  %blocks.i32.field = getelementptr i8, ptr %args, i64 224
+  %blocks.i32 = load i32, ptr %blocks.i32.field, align 4
+  %blocks = sext i32 %blocks.i32 to i64
+  %blocks.surplus = icmp sgt i64 %blocks, %total_units
+  %piece.unit = add i64 %first_unit, %largest
+  %unit.past = add i64 %piece.unit, 1
+  %unit.share = mul i64 %unit.past, %blocks
+  %unit.share.last = sub i64 %unit.share, 1
+  %unit.block = udiv i64 %unit.share.last, %total_units
+  %unit.past.1 = add i64 %first_unit, 1
+  %unit.share.1 = mul i64 %unit.past.1, %blocks
+  %unit.share.last.1 = sub i64 %unit.share.1, 1
+  %unit.block.1 = udiv i64 %unit.share.last.1, %total_units
+  %piece.block = add i64 %unit.block.1, %largest
+  %slot.block = select i1 %blocks.surplus, i64 %unit.block, i64 %piece.block
+  %block.share = mul i64 %slot.block, %total_units
+  %block.first_unit = udiv i64 %block.share, %blocks
+  %starts.later = icmp sgt i64 %first_unit, %block.first_unit
+  %slot.odd = zext i1 %starts.later to i64
+  %slot.even = shl i64 %slot.block, 1
+  %slot = add i64 %slot.even, %slot.odd
+  %partials.field = getelementptr i8, ptr %args, i64 64
+  %partials = load ptr, ptr %partials.field, align 8
+  %partial_o_offset.field = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset = load i64, ptr %partial_o_offset.field, align 8
+  %slot.rows = mul i64 %slot, 2
+  %partial.row = add i64 %slot.rows, %row
+  %o.offset = mul i64 %partial.row, 16
+  %o.from_start = add i64 %partial_o_offset, %o.offset
+  %statistics = getelementptr float, ptr %partials, i64 %partial.row
+  %partial.o = getelementptr float, ptr %partials, i64 %o.from_start
+  %exponent = load float, ptr %statistics, align 4
+  %largest.filled = fcmp ogt float %exponent, 0xFFF0000000000000
+  br i1 %largest.filled, label %largest.partial.then, label %largest.partial.end
+
+largest.partial.then:
+  %largest.sum = load float, ptr %largest.kept, align 4
+  %larger = fcmp ogt float %exponent, %largest.sum
+  %largest.next = select i1 %larger, float %exponent, float %largest.sum
+  store float %largest.next, ptr %largest.kept, align 4
+  br label %largest.partial.end
+
+largest.partial.end:
+  %largest.next.1 = add i64 %largest, 1
+  br label %largest.head
+
+largest.done:
+  %largest.result = load float, ptr %largest.kept, align 4
+  store float 0.0, ptr %total.kept, align 4
+  br label %total.head
+
+total.head:
+  %total = phi i64 [ 0, %largest.done ], [ %total.next.1, %total.partial.end ]
+  %total.more = icmp slt i64 %total, %pieces
+  br i1 %total.more, label %total.body, label %total.done
+
+total.body:
+  %blocks.i32.field.1 = getelementptr i8, ptr %args, i64 224
+  %blocks.i32.1 = load i32, ptr %blocks.i32.field.1, align 4
+  %blocks.1 = sext i32 %blocks.i32.1 to i64
+  %blocks.surplus.1 = icmp sgt i64 %blocks.1, %total_units
+  %piece.unit.1 = add i64 %first_unit, %total
+  %unit.past.2 = add i64 %piece.unit.1, 1
+  %unit.share.2 = mul i64 %unit.past.2, %blocks.1
+  %unit.share.last.2 = sub i64 %unit.share.2, 1
+  %unit.block.2 = udiv i64 %unit.share.last.2, %total_units
+  %unit.past.3 = add i64 %first_unit, 1
+  %unit.share.3 = mul i64 %unit.past.3, %blocks.1
+  %unit.share.last.3 = sub i64 %unit.share.3, 1
+  %unit.block.3 = udiv i64 %unit.share.last.3, %total_units
+  %piece.block.1 = add i64 %unit.block.3, %total
+  %slot.block.1 = select i1 %blocks.surplus.1, i64 %unit.block.2, i64 %piece.block.1
+  %block.share.1 = mul i64 %slot.block.1, %total_units
+  %block.first_unit.1 = udiv i64 %block.share.1, %blocks.1
+  %starts.later.1 = icmp sgt i64 %first_unit, %block.first_unit.1
+  %slot.odd.1 = zext i1 %starts.later.1 to i64
+  %slot.even.1 = shl i64 %slot.block.1, 1
+  %slot.1 = add i64 %slot.even.1, %slot.odd.1
+  %partials.field.1 = getelementptr i8, ptr %args, i64 64
+  %partials.1 = load ptr, ptr %partials.field.1, align 8
+  %partial_o_offset.field.1 = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.1 = load i64, ptr %partial_o_offset.field.1, align 8
+  %slot.rows.1 = mul i64 %slot.1, 2
+  %partial.row.1 = add i64 %slot.rows.1, %row
+  %o.offset.1 = mul i64 %partial.row.1, 16
+  %o.from_start.1 = add i64 %partial_o_offset.1, %o.offset.1
+  %statistics.1 = getelementptr float, ptr %partials.1, i64 %partial.row.1
+  %partial.o.1 = getelementptr float, ptr %partials.1, i64 %o.from_start.1
+  %exponent.1 = load float, ptr %statistics.1, align 4
+  %total.filled = fcmp ogt float %exponent.1, 0xFFF0000000000000
+  br i1 %total.filled, label %total.partial.then, label %total.partial.end
+
+total.partial.then:
+  %total.sum = load float, ptr %total.kept, align 4
+  %exponent.less = fsub float %exponent.1, %largest.result
+  %larger.1 = fcmp ogt float %exponent.less, -126.0
+  %exponent.clamped = select i1 %larger.1, float %exponent.less, float -126.0
+  %rounding = fadd float %exponent.clamped, 0x4168000000000000
+  %whole.bits = bitcast float %rounding to i32
+  %whole = fsub float %rounding, 0x4168000000000000
+  %fraction = fsub float %exponent.clamped, %whole
+  %poly = call float @llvm.fmuladd.f32(float 0x3F244138A0000000, float %fraction, float 0x3F55F08900000000)
+  %poly.1 = call float @llvm.fmuladd.f32(float %poly, float %fraction, float 0x3F83B2A540000000)
+  %poly.2 = call float @llvm.fmuladd.f32(float %poly.1, float %fraction, float 0x3FAC6AF6C0000000)
+  %poly.3 = call float @llvm.fmuladd.f32(float %poly.2, float %fraction, float 0x3FCEBFBE00000000)
+  %poly.4 = call float @llvm.fmuladd.f32(float %poly.3, float %fraction, float 0x3FE62E4300000000)
+  %mantissa = call float @llvm.fmuladd.f32(float %poly.4, float %fraction, float 1.0)
+  %exponent.2 = shl i32 %whole.bits, 23
+  %mantissa.bits = bitcast float %mantissa to i32
+  %power.bits = add i32 %mantissa.bits, %exponent.2
+  %power = bitcast i32 %power.bits to float
+  %underflows = fcmp olt float %exponent.less, -126.0
+  %power.or.zero = select i1 %underflows, float 0.0, float %power
+  %total.next = fadd float %total.sum, %power.or.zero
+  store float %total.next, ptr %total.kept, align 4
+  br label %total.partial.end
+
+total.partial.end:
+  %total.next.1 = add i64 %total, 1
+  br label %total.head
+
+total.done:
+  %total.result = load float, ptr %total.kept, align 4
+  ; o = sum of (weight / total) * o of each partial
+  %row.is_empty = fcmp oeq float %largest.result, 0xFFF0000000000000
+  %o.start = select i1 %row.is_empty, float 0.0, float -0.0
+  br label %dim.head
+
+dim.head:
+  %dim = phi i64 [ 0, %total.done ], [ %dim.next, %dim.body ]
+  %dim.more = icmp slt i64 %dim, 16
+  br i1 %dim.more, label %dim.body, label %dim.done
+
+dim.body:
+  %o.start.at = getelementptr float, ptr %o, i64 %dim
+  %o.start.first = insertelement <4 x float> poison, float %o.start, i64 0
+  %o.start.splat = shufflevector <4 x float> %o.start.first, <4 x float> poison, <4 x i32> zeroinitializer
+  store <4 x float> %o.start.splat, ptr %o.start.at, align 4
+  %dim.next = add i64 %dim, 4
+  br label %dim.head
+
+dim.done:
+  store float 0.0, ptr %join.kept, align 4
+  br label %join.head
+
+join.head:
+  %join = phi i64 [ 0, %dim.done ], [ %join.next, %join.partial.end ]
+  %join.more = icmp slt i64 %join, %pieces
+  br i1 %join.more, label %join.body, label %join.done
+
+join.body:
+  %blocks.i32.field.2 = getelementptr i8, ptr %args, i64 224
+  %blocks.i32.2 = load i32, ptr %blocks.i32.field.2, align 4
+  %blocks.2 = sext i32 %blocks.i32.2 to i64
+  %blocks.surplus.2 = icmp sgt i64 %blocks.2, %total_units
+  %piece.unit.2 = add i64 %first_unit, %join
+  %unit.past.4 = add i64 %piece.unit.2, 1
+  %unit.share.4 = mul i64 %unit.past.4, %blocks.2
+  %unit.share.last.4 = sub i64 %unit.share.4, 1
+  %unit.block.4 = udiv i64 %unit.share.last.4, %total_units
+  %unit.past.5 = add i64 %first_unit, 1
+  %unit.share.5 = mul i64 %unit.past.5, %blocks.2
+  %unit.share.last.5 = sub i64 %unit.share.5, 1
+  %unit.block.5 = udiv i64 %unit.share.last.5, %total_units
+  %piece.block.2 = add i64 %unit.block.5, %join
+  %slot.block.2 = select i1 %blocks.surplus.2, i64 %unit.block.4, i64 %piece.block.2
+  %block.share.2 = mul i64 %slot.block.2, %total_units
+  %block.first_unit.2 = udiv i64 %block.share.2, %blocks.2
+  %starts.later.2 = icmp sgt i64 %first_unit, %block.first_unit.2
+  %slot.odd.2 = zext i1 %starts.later.2 to i64
+  %slot.even.2 = shl i64 %slot.block.2, 1
+  %slot.2 = add i64 %slot.even.2, %slot.odd.2
+  %partials.field.2 = getelementptr i8, ptr %args, i64 64
+  %partials.2 = load ptr, ptr %partials.field.2, align 8
+  %partial_o_offset.field.2 = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.2 = load i64, ptr %partial_o_offset.field.2, align 8
+  %slot.rows.2 = mul i64 %slot.2, 2
+  %partial.row.2 = add i64 %slot.rows.2, %row
+  %o.offset.2 = mul i64 %partial.row.2, 16
+  %o.from_start.2 = add i64 %partial_o_offset.2, %o.offset.2
+  %statistics.2 = getelementptr float, ptr %partials.2, i64 %partial.row.2
+  %partial.o.2 = getelementptr float, ptr %partials.2, i64 %o.from_start.2
+  %exponent.3 = load float, ptr %statistics.2, align 4
+  %join.filled = fcmp ogt float %exponent.3, 0xFFF0000000000000
+  br i1 %join.filled, label %join.partial.then, label %join.partial.end
+
+join.partial.then:
+  %join.sum = load float, ptr %join.kept, align 4
+  %exponent.less.1 = fsub float %exponent.3, %largest.result
+  %larger.2 = fcmp ogt float %exponent.less.1, -126.0
+  %exponent.clamped.1 = select i1 %larger.2, float %exponent.less.1, float -126.0
+  %rounding.1 = fadd float %exponent.clamped.1, 0x4168000000000000
+  %whole.bits.1 = bitcast float %rounding.1 to i32
+  %whole.1 = fsub float %rounding.1, 0x4168000000000000
+  %fraction.1 = fsub float %exponent.clamped.1, %whole.1
+  %poly.5 = call float @llvm.fmuladd.f32(float 0x3F244138A0000000, float %fraction.1, float 0x3F55F08900000000)
+  %poly.6 = call float @llvm.fmuladd.f32(float %poly.5, float %fraction.1, float 0x3F83B2A540000000)
+  %poly.7 = call float @llvm.fmuladd.f32(float %poly.6, float %fraction.1, float 0x3FAC6AF6C0000000)
+  %poly.8 = call float @llvm.fmuladd.f32(float %poly.7, float %fraction.1, float 0x3FCEBFBE00000000)
+  %poly.9 = call float @llvm.fmuladd.f32(float %poly.8, float %fraction.1, float 0x3FE62E4300000000)
+  %mantissa.1 = call float @llvm.fmuladd.f32(float %poly.9, float %fraction.1, float 1.0)
+  %exponent.4 = shl i32 %whole.bits.1, 23
+  %mantissa.bits.1 = bitcast float %mantissa.1 to i32
+  %power.bits.1 = add i32 %mantissa.bits.1, %exponent.4
+  %power.1 = bitcast i32 %power.bits.1 to float
+  %underflows.1 = fcmp olt float %exponent.less.1, -126.0
+  %power.or.zero.1 = select i1 %underflows.1, float 0.0, float %power.1
+  %share = fdiv float %power.or.zero.1, %total.result
+  br label %dim.1.head
+
+dim.1.head:
+  %dim.1 = phi i64 [ 0, %join.partial.then ], [ %dim.1.next, %dim.1.body ]
+  %dim.1.more = icmp slt i64 %dim.1, 16
+  br i1 %dim.1.more, label %dim.1.body, label %dim.1.done
+
+dim.1.body:
+  %o.at = getelementptr float, ptr %o, i64 %dim.1
+  %partial.o.at = getelementptr float, ptr %partial.o.2, i64 %dim.1
+  %o.partial = load <4 x float>, ptr %partial.o.at, align 4
+  %o.sum = load <4 x float>, ptr %o.at, align 4
+  %share.first = insertelement <4 x float> poison, float %share, i64 0
+  %share.splat = shufflevector <4 x float> %share.first, <4 x float> poison, <4 x i32> zeroinitializer
+  %o.next = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %share.splat, <4 x float> %o.partial, <4 x float> %o.sum)
+  store <4 x float> %o.next, ptr %o.at, align 4
+  %dim.1.next = add i64 %dim.1, 4
+  br label %dim.1.head
+
+dim.1.done:
+  store float %join.sum, ptr %join.kept, align 4
+  br label %join.partial.end
+
+join.partial.end:
+  %join.next = add i64 %join, 1
+  br label %join.head
+
+join.done:
+  %join.result = load float, ptr %join.kept, align 4
+  %tiny = fcmp olt float %total.result, 0x3810000000000000
+  %lifted = fmul float %total.result, 0x4160000000000000
+  %normal = select i1 %tiny, float %lifted, float %total.result
+  %lift = select i1 %tiny, i32 23, i32 0
+  %bits = bitcast float %normal to i32
+  %from.root = sub i32 %bits, 1060439283
+  %powers = ashr i32 %from.root, 23
+  %powers.bits = shl i32 %powers, 23
+  %m.bits = sub i32 %bits, %powers.bits
+  %m = bitcast i32 %m.bits to float
+  %m.more = fadd float %m, 1.0
+  %m.less = fsub float %m, 1.0
+  %s = fdiv float %m.less, %m.more
+  %s.square = fmul float %s, %s
+  %s.twice = fadd float %s, %s
+  %poly.10 = call float @llvm.fmuladd.f32(float 0x3FC2EF5160000000, float %s.square, float 0x3FC997BDC0000000)
+  %poly.11 = call float @llvm.fmuladd.f32(float %poly.10, float %s.square, float 0x3FD55555C0000000)
+  %tail = fmul float %poly.11, %s.square
+  %tail.1 = fmul float %tail, %s.twice
+  %exponent.5 = sub i32 %powers, %lift
+  %exponent.value = sitofp i32 %exponent.5 to float
+  %log.m = fadd float %s.twice, %tail.1
+  %log2 = call float @llvm.fmuladd.f32(float %log.m, float 0x3FF7154760000000, float %exponent.value)
+  %is.inf = fcmp oeq float %total.result, 0x7FF0000000000000
+  %log.or.inf = select i1 %is.inf, float 0x7FF0000000000000, float %log2
+  %is.zero = fcmp oeq float %total.result, 0.0
+  %log.or.minus.inf = select i1 %is.zero, float 0xFFF0000000000000, float %log.or.inf
+  %is.valid = fcmp oge float %total.result, 0.0
+  %log.checked = select i1 %is.valid, float %log.or.minus.inf, float 0x7FF8000000000000
+  %log2_sum = fadd float %largest.result, %log.checked
+  %rows.before = mul i64 %row_block, 2
+  %group.row = add i64 %rows.before, %row
+  %head.first = mul i64 %kv_head, 2
+  %q_head = add i64 %head.first, %group.row
+  ; the finished row, to out and lse
+  %stride_batch.field = getelementptr i8, ptr %args, i64 152
+  %stride_batch = load i64, ptr %stride_batch.field, align 8
+  %out.batch = mul i64 %batch_row, %stride_batch
+  %stride_query.field = getelementptr i8, ptr %args, i64 160
+  %stride_query = load i64, ptr %stride_query.field, align 8
+  %stride_head.field = getelementptr i8, ptr %args, i64 168
+  %stride_head = load i64, ptr %stride_head.field, align 8
+  %out.head = mul i64 %q_head, %stride_head
+  %out.offset = add i64 %out.batch, %out.head
+  %out.bytes = mul i64 %out.offset, 4
+  %out.field = getelementptr i8, ptr %args, i64 24
+  %out = load ptr, ptr %out.field, align 8
+  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
+  br label %dim.2.head
+
+dim.2.head:
+  %dim.2 = phi i64 [ 0, %join.done ], [ %dim.2.next, %dim.2.body ]
+  %dim.2.more = icmp slt i64 %dim.2, 16
+  br i1 %dim.2.more, label %dim.2.body, label %dim.2.done
+
+dim.2.body:
+  %o.at.1 = getelementptr float, ptr %o, i64 %dim.2
+  %o.value = load <4 x float>, ptr %o.at.1, align 4
+  %dim.bytes = mul i64 %dim.2, 4
+  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes
+  store <4 x float> %o.value, ptr %out.at, align 4
+  %dim.2.next = add i64 %dim.2, 4
+  br label %dim.2.head
+
+dim.2.done:
+  %stride_batch.field.1 = getelementptr i8, ptr %args, i64 176
+  %stride_batch.1 = load i64, ptr %stride_batch.field.1, align 8
+  %lse.batch = mul i64 %batch_row, %stride_batch.1
+  %stride_query.field.1 = getelementptr i8, ptr %args, i64 184
+  %stride_query.1 = load i64, ptr %stride_query.field.1, align 8
+  %stride_head.field.1 = getelementptr i8, ptr %args, i64 192
+  %stride_head.1 = load i64, ptr %stride_head.field.1, align 8
+  %lse.head = mul i64 %q_head, %stride_head.1
+  %lse.offset = add i64 %lse.batch, %lse.head
+  %lse.field = getelementptr i8, ptr %args, i64 32
+  %lse = load ptr, ptr %lse.field, align 8
+  %lse.at = getelementptr float, ptr %lse, i64 %lse.offset
+  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
+  store float %lse.natural, ptr %lse.at, align 4
+  %row.next = add i64 %row, 1
+  br label %row.head
+
+row.done:
+  ret void
+}
+
+declare <4 x double> @llvm.fmuladd.v4f64(<4 x double>, <4 x double>, <4 x double>)
+declare <4 x float> @llvm.copysign.v4f32(<4 x float>, <4 x float>)
+declare <4 x float> @llvm.fabs.v4f32(<4 x float>)
+declare <4 x float> @llvm.fmuladd.v4f32(<4 x float>, <4 x float>, <4 x float>)
+declare float @llvm.fmuladd.f32(float, float, float)
+declare float @llvm.vector.reduce.fadd.v4f32(float, <4 x float>)
+
+attributes #0 = { nounwind "prefer-vector-width"="128" "min-legal-vector-width"="128" }
