@@ -19,9 +19,13 @@ int slice_of(int dim, int vector, int lanes) {
 int estimate_registers(const Problem& problem, const Schedule& schedule) {
   const LaneShape shape = lane_shape(problem);
   const int row_state = schedule.rows * (shape.slice_qk + shape.slice_v);
-  const int bytes_in_flight =
-      shape.slice_qk * size_bytes(problem.k_dtype) + shape.slice_v * size_bytes(problem.v_dtype);
-  const int loads = schedule.unroll * ((bytes_in_flight + 3) / 4);
+  // A load narrower than 4 bytes still fills a register.
+  const auto registers_of = [](int slice, int vector, DType type) {
+    return slice / vector * std::max(1, vector * size_bytes(type) / 4);
+  };
+  const int loads =
+      schedule.unroll * (registers_of(shape.slice_qk, shape.vector_k, problem.k_dtype) +
+                         registers_of(shape.slice_v, shape.vector_v, problem.v_dtype));
   const int scores = schedule.unroll * schedule.rows;
   return row_state + loads + scores + 40;
 }

@@ -3,7 +3,7 @@
 // and written as (m, l, o) or (S, o). Scores, m and S are in log2 units.
 //
 // An empty partial has m = -inf, l = 0 (S = -inf): its weight is selected to be 0, never computed
-// from inf - inf, and an o of weight 0 is never read.
+// from inf - inf, and an o of weight 0 is passed over.
 #pragma once
 
 #include "config.cuh"
@@ -18,9 +18,11 @@ __device__ inline float exp2(float x) {
   return result;
 }
 
-// exp2(m - top), 0 for an empty partial. `top` is the largest m of the join.
+// exp2(m - top), 0 for an empty partial: selected, whatever exp2(-inf - -inf) is. `top` is the
+// largest m of the join.
 __device__ inline float weight_of(float m, float top) {
-  return m == negative_infinity() ? 0.0f : exp2(m - top);
+  const float weight = exp2(m - top);
+  return m == negative_infinity() ? 0.0f : weight;
 }
 
 // What is known of a partial besides o: its maximum, and its sum of weights relative to it.

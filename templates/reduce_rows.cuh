@@ -10,15 +10,16 @@ namespace splitkv {
 
 // A query row of a sequence: which element of q, out and lse it is.
 struct QueryRow {
-  bool exists;  // the last row block of a group may have fewer rows
+  bool exists;  // the last row block of a group may have fewer rows; others repeat the group's last
   i32 query;
   i32 q_head;
 };
 
 template <Config C>
 __device__ inline QueryRow query_row(i32 kv_head, i32 row_block, int row) {
-  const int x = row_block * C.rows + row;
-  return {x < head_rows(C), x / C.group_size, kv_head * C.group_size + x % C.group_size};
+  const int place = row_block * C.rows + row;
+  const int x = smaller(place, head_rows(C) - 1);
+  return {place == x, x / C.group_size, kv_head * C.group_size + x % C.group_size};
 }
 
 // Writes the log-sum-exp of a finished row; `log2_lse` is in log2 units. One lane calls it.
@@ -49,11 +50,13 @@ __device__ inline Statistics load_statistics(const LaunchArgs& args, i64 index) 
   }
 }
 
+// A weight of 0 passes over the value by selection.
 __device__ inline void add_weighted(float4& sum, float weight, const float4& value) {
-  sum.x = fmaf(weight, value.x, sum.x);
-  sum.y = fmaf(weight, value.y, sum.y);
-  sum.z = fmaf(weight, value.z, sum.z);
-  sum.w = fmaf(weight, value.w, sum.w);
+  const bool counts = weight != 0.0f;
+  sum.x = counts ? fmaf(weight, value.x, sum.x) : sum.x;
+  sum.y = counts ? fmaf(weight, value.y, sum.y) : sum.y;
+  sum.z = counts ? fmaf(weight, value.z, sum.z) : sum.z;
+  sum.w = counts ? fmaf(weight, value.w, sum.w) : sum.w;
 }
 
 // By one warp. Entry: the partials of all pieces are written and visible. Exit: out and lse of the
@@ -73,7 +76,11 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
   }
 
   constexpr int vectors = ceil_div(C.dim_v, 4 * 32);
-  float4 o[vectors] = {};
+  float4 o[vectors];
+  // -0 is neutral in addition: with one partial that is not empty, o keeps its bits.
+  const float start = all.l == 0.0f ? 0.0f : -0.0f;
+#pragma unroll
+  for (float4& four : o) four = {start, start, start, start};
   for (i32 base = 0; base < slots.pieces; base += 32) {
     const i32 piece = base + lane;
     float weight = 0.0f;
@@ -91,7 +98,7 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
 #pragma unroll
       for (int j = 0; j < vectors; ++j) {
         const int dim = 4 * (lane + 32 * j);
-        if (dim < C.dim_v && w != 0.0f) add_weighted(o[j], w, load_shared_global4(source + dim));
+        if (dim < C.dim_v) add_weighted(o[j], w, load_shared_global4(source + dim));
       }
     }
   }

@@ -17,20 +17,18 @@ struct RunningRow {
     for (float& a : acc) a = 0.0f;
   }
 
-  // Before keys whose largest score is `top` are added: moves (l, acc) to the new maximum. Returns
-  // what to subtract from the scores: the maximum, or 0 while no key has been seen, so that
-  // masked scores of -inf give weight 0 and never NaN.
-  __device__ float raise_to(float top) {
-    const float m = fmaxf(s.m, top);
-    if (m != s.m) {
-      const float factor = weight_of(s.m, m);
-      s.l *= factor;
+  // Moves (l, acc) to the maximum `top`, at least m.
+  __device__ void raise_to(float top) {
+    const float factor = weight_of(s.m, top);
+    s.m = top;
+    s.l *= factor;
 #pragma unroll
-      for (float& a : acc) a *= factor;
-      s.m = m;
-    }
-    return m == negative_infinity() ? 0.0f : m;
+    for (float& a : acc) a *= factor;
   }
+
+  // What to subtract from scores: the maximum, or 0 while no key has been seen, so that masked
+  // scores of -inf give weight 0 and never NaN.
+  __device__ float origin() const { return s.m == negative_infinity() ? 0.0f : s.m; }
 };
 
 }  // namespace splitkv

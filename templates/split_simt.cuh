@@ -26,7 +26,6 @@ struct Simt {
   static constexpr int bytes_v = C.vector_v * size_bytes(C.v_dtype);
   static constexpr int loads_k = C.slice_qk / C.vector_k;
   static constexpr int loads_v = C.slice_v / C.vector_v;
-  static constexpr int row_floats = C.dim_v + 2;  // acc, m, l in shared memory
 
   static_assert(32 % C.lanes == 0, "lane groups divide a warp");
   static_assert(C.lanes * C.slice_qk >= C.dim_qk && C.lanes * C.slice_v >= C.dim_v,
@@ -43,6 +42,7 @@ __device__ inline int slice_dim(int lane_in_group, int i, int lanes, int vector)
   return (i / vector * lanes + lane_in_group) * vector + i % vector;
 }
 
+// Rows beyond the group repeat its last one; nothing of theirs is written.
 template <Config C>
 __device__ inline void load_query(Simt<C>& state, const LaunchArgs& args, const Piece& piece,
                                   int lane) {
@@ -54,34 +54,57 @@ __device__ inline void load_query(Simt<C>& state, const LaunchArgs& args, const 
 #pragma unroll
     for (int i = 0; i < C.slice_qk; ++i) {
       const int dim = slice_dim(lane % C.lanes, i, C.lanes, C.vector_k);
-      const bool inside = row.exists && dim < C.dim_qk;
-      state.q[r][i] = inside ? load_scalar<C.q_dtype>(args.q, start + dim) : 0.0f;
+      const bool inside = C.lanes * C.slice_qk == C.dim_qk || dim < C.dim_qk;
+      const float value = load_scalar<C.q_dtype>(args.q, start + (inside ? dim : 0));
+      state.q[r][i] = inside ? value : 0.0f;
     }
     state.run[r].clear();
   }
 }
 
-// One lane's vectors of one key's row; absent where the key or the vector is.
+// One lane's vectors of one key's row. A vector beyond the row's end repeats the row's first: for K
+// its query elements are 0, for V its accumulators are never stored.
 template <int Bytes, int Loads>
 struct KeySlice {
   Raw<Bytes> raw[Loads];
 
-  template <Config C>
-  __device__ void load(const void* base, i64 row, int vector, int dim, int element_bytes,
-                       bool present, int lane) {
+  template <int Lanes, int Dim>
+  __device__ void load(const void* row, int element_bytes, int lane) {
 #pragma unroll
     for (int j = 0; j < Loads; ++j) {
-      const int first = (j * C.lanes + lane % C.lanes) * vector;
-      if (present && first < dim) {
-        raw[j] = load_global<Bytes>(static_cast<const char*>(base) + (row + first) * element_bytes);
-      } else {
-        raw[j] = zero_raw<Bytes>();
-      }
+      const int first = (j * Lanes + lane % Lanes) * (Bytes / element_bytes);
+      const bool inside = Lanes * Loads * Bytes == Dim * element_bytes || first < Dim;
+      raw[j] =
+          load_global<Bytes>(static_cast<const char*>(row) + (inside ? first : 0) * element_bytes);
     }
   }
 };
 
-// Keys start, start + groups, ... of this lane group, `unroll` of them, those below `end` present.
+template <DType T>
+__device__ inline const void* element_address(const void* base, i64 index) {
+  return static_cast<const char*>(base) + index * size_bytes(T);
+}
+
+// Moves every row to the maximum that `scores` [rows][unroll] bring. One branch for all rows: once
+// the maxima have settled, most steps leave all of them as they are.
+template <Config C>
+__device__ inline void raise_maxima(Simt<C>& state, const float* scores) {
+  float top[C.rows];
+  bool any_raised = false;
+#pragma unroll
+  for (int r = 0; r < C.rows; ++r) {
+    top[r] = state.run[r].s.m;
+#pragma unroll
+    for (int u = 0; u < C.unroll; ++u) top[r] = fmaxf(top[r], scores[r * C.unroll + u]);
+    any_raised = any_raised || top[r] != state.run[r].s.m;
+  }
+  if (!any_raised) return;
+#pragma unroll
+  for (int r = 0; r < C.rows; ++r) state.run[r].raise_to(top[r]);
+}
+
+// Keys start, start + groups, ... of this lane group, `unroll` of them. Where one is not below
+// `end`, the last key is loaded in its place and its score masked.
 template <Config C, class Score>
 __device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Piece& piece,
                                 const KvWalk<C>& walk, i32 start, i32 end, int lane) {
@@ -90,13 +113,11 @@ __device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Pi
   KeySlice<S::bytes_v, S::loads_v> v[C.unroll];
 #pragma unroll
   for (int u = 0; u < C.unroll; ++u) {
-    const i32 key = start + u * S::groups;
-    const bool present = key < end;
-    const auto at = walk.place(present ? key : end - 1);
-    k[u].template load<C>(args.k, walk.k_row(args, at), C.vector_k, C.dim_qk, size_bytes(C.k_dtype),
-                          present, lane);
-    v[u].template load<C>(args.v, walk.v_row(args, at), C.vector_v, C.dim_v, size_bytes(C.v_dtype),
-                          present, lane);
+    const auto at = walk.place(smaller(start + u * S::groups, end - 1));
+    k[u].template load<C.lanes, C.dim_qk>(element_address<C.k_dtype>(args.k, walk.k_row(args, at)),
+                                          size_bytes(C.k_dtype), lane);
+    v[u].template load<C.lanes, C.dim_v>(element_address<C.v_dtype>(args.v, walk.v_row(args, at)),
+                                         size_bytes(C.v_dtype), lane);
   }
 
   // Value r * unroll + u is the score of row r and key u.
@@ -128,14 +149,10 @@ __device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Pi
 
   float weight[C.rows * C.unroll];
   dots.gather(weight, lane - lane % C.lanes);
+  raise_maxima<C>(state, weight);
 #pragma unroll
   for (int r = 0; r < C.rows; ++r) {
-    float top = negative_infinity();
-#pragma unroll
-    for (int u = 0; u < C.unroll; ++u) {
-      top = fmaxf(top, weight[r * C.unroll + u]);
-    }
-    const float origin = state.run[r].raise_to(top);
+    const float origin = state.run[r].origin();
 #pragma unroll
     for (int u = 0; u < C.unroll; ++u) {
       float& w = weight[r * C.unroll + u];
@@ -197,40 +214,54 @@ __device__ inline void join_lane_groups(Simt<C>& state) {
   }
 }
 
-// Shared memory: [warps][rows][dim_v + 2].
+// Shared memory of a block: accumulators [warps][rows][dim_v], statistics [warps][rows], a flag.
 template <Config C>
-__device__ inline void store_warp_rows(const Simt<C>& state, float* shared, int warp, int lane) {
+struct BlockRows {
+  float* acc;
+  Statistics* statistics;
+  u32* flag;
+
+  static constexpr int bytes = 4 * C.warps * C.rows * (C.dim_v + 2) + 16;
+
+  __device__ explicit BlockRows(float* shared)
+      : acc(shared),
+        statistics(reinterpret_cast<Statistics*>(shared + C.warps * C.rows * C.dim_v)),
+        flag(reinterpret_cast<u32*>(statistics + C.warps * C.rows)) {}
+};
+
+template <Config C>
+__device__ inline void store_warp_rows(const Simt<C>& state, const BlockRows<C>& rows, int warp,
+                                       int lane) {
   if (lane >= C.lanes) return;
 #pragma unroll
   for (int r = 0; r < C.rows; ++r) {
-    float* row = shared + (warp * C.rows + r) * Simt<C>::row_floats;
+    float* acc = rows.acc + (warp * C.rows + r) * C.dim_v;
 #pragma unroll
-    for (int i = 0; i < C.slice_v; ++i) {
-      const int dim = slice_dim(lane, i, C.lanes, C.vector_v);
-      if (dim < C.dim_v) row[dim] = state.run[r].acc[i];
+    for (int j = 0; j < Simt<C>::loads_v; ++j) {
+      const int first = slice_dim(lane, j * C.vector_v, C.lanes, C.vector_v);
+      if (C.lanes * C.slice_v != C.dim_v && first >= C.dim_v) continue;
+#pragma unroll
+      for (int i = 0; i < C.vector_v; ++i) acc[first + i] = state.run[r].acc[j * C.vector_v + i];
     }
-    if (lane == 0) {
-      row[C.dim_v] = state.run[r].s.m;
-      row[C.dim_v + 1] = state.run[r].s.l;
-    }
+    if (lane == 0) rows.statistics[warp * C.rows + r] = state.run[r].s;
   }
 }
 
 // By one warp: joins the warps' rows `r`, normalises, and writes the output or the partial.
 template <Config C>
-__device__ inline void finish_row(const LaunchArgs& args, const Piece& piece, const float* shared,
-                                  int r, int lane) {
+__device__ inline void finish_row(const LaunchArgs& args, const Piece& piece,
+                                  const BlockRows<C>& rows, int r, int lane) {
   const QueryRow row = query_row<C>(piece.kv_head, piece.row_block, r);
   if (!row.exists) return;
-  const float* rows = shared + r * Simt<C>::row_floats;
-  constexpr int next_warp = C.rows * Simt<C>::row_floats;
   Statistics all = empty_statistics();
 #pragma unroll
-  for (int w = 0; w < C.warps; ++w) {
-    const float* s = rows + w * next_warp + C.dim_v;
-    all = join(all, {s[0], s[1]});
-  }
+  for (int w = 0; w < C.warps; ++w) all = join(all, rows.statistics[w * C.rows + r]);
   const float scale = all.l == 0.0f ? 0.0f : 1.0f / all.l;
+  float weight[C.warps];
+#pragma unroll
+  for (int w = 0; w < C.warps; ++w) {
+    weight[w] = weight_of(rows.statistics[w * C.rows + r].m, all.m) * scale;
+  }
   const i64 slot_row = piece.slot * C.rows + r;
   const i64 out = out_row<C>(args, piece.batch_row, row);
 #pragma unroll 1
@@ -238,13 +269,12 @@ __device__ inline void finish_row(const LaunchArgs& args, const Piece& piece, co
     float sum = 0.0f;
 #pragma unroll
     for (int w = 0; w < C.warps; ++w) {
-      const float* source = rows + w * next_warp;
-      sum += weight_of(source[C.dim_v], all.m) * source[dim];
+      sum += weight[w] * rows.acc[(w * C.rows + r) * C.dim_v + dim];
     }
     if (piece.pieces == 1) {
-      store_scalar<C.out_dtype>(args.out, out + dim, sum * scale);
+      store_scalar<C.out_dtype>(args.out, out + dim, sum);
     } else {
-      args.partials[args.partial_o_offset + slot_row * C.dim_v + dim] = sum * scale;
+      args.partials[args.partial_o_offset + slot_row * C.dim_v + dim] = sum;
     }
   }
   if (lane != 0) return;
@@ -259,18 +289,19 @@ template <Config C, class Score>
 __device__ inline void split_one(const LaunchArgs& args, const Piece& piece, float* shared) {
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
+  const BlockRows<C> rows(shared);
   {
     Simt<C> state;
     load_query(state, args, piece, lane);
     add_tiles<C, Score>(state, args, piece);
     join_lane_groups(state);
-    store_warp_rows(state, shared, warp, lane);
+    store_warp_rows(state, rows, warp, lane);
   }
   __syncthreads();
-  for (int r = warp; r < C.rows; r += C.warps) finish_row<C>(args, piece, shared, r, lane);
+#pragma unroll 1
+  for (int r = warp; r < C.rows; r += C.warps) finish_row<C>(args, piece, rows, r, lane);
   if constexpr (C.reduce == Reduce::last_block) {
-    u32* flag = reinterpret_cast<u32*>(shared + C.warps * C.rows * Simt<C>::row_floats);
-    if (piece.pieces > 1 && arrive_last(args.arrivals + piece.sequence, piece.pieces, flag)) {
+    if (piece.pieces > 1 && arrive_last(args.arrivals + piece.sequence, piece.pieces, rows.flag)) {
       reduce_sequence<C, Score>(args, piece.sequence, C.warps);
     }
   }

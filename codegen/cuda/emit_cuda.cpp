@@ -21,9 +21,7 @@ void write_agreement(Writer& out, const LaunchShape& shape) {
   out.line("// What the host launches with.");
   out.line(fmt::format("static_assert(sizeof(LaunchArgs) == {});", sizeof(LaunchArgs)));
   out.line(fmt::format("static_assert(32 * config.warps == {});", shape.split_threads));
-  out.line(fmt::format(
-      "static_assert(4 * config.warps * config.rows * Simt<config>::row_floats + 16 == {});",
-      shape.split_smem_bytes));
+  out.line(fmt::format("static_assert(BlockRows<config>::bytes == {});", shape.split_smem_bytes));
 }
 
 void write_entries(Writer& out, const Schedule& schedule, const LaunchShape& shape) {

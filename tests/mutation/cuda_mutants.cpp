@@ -23,7 +23,7 @@ const Setting flat_paged_window = {
 
 const Mutant mutants[] = {
     {"a weight of an empty partial computed from inf - inf", "merge", fixed_mlo,
-     "m == negative_infinity() ? 0.0f : exp2(m - top)", "exp2(m - top)"},
+     "return m == negative_infinity() ? 0.0f : weight;", "return weight;"},
     {"partials joined without moving them to the common maximum", "merge", fixed_mlo,
      "weight = weight_of(own.m, all.m) * own.l / all.l", "weight = own.l / all.l"},
     {"an mlo join that forgets l", "merge", fixed_mlo,
@@ -38,7 +38,8 @@ const Mutant mutants[] = {
     {"the output not moved to a new maximum", "merge", fixed_mlo,
      "for (float& a : acc) a *= factor;", ""},
     {"warps joined without weights", "merge", fixed_mlo,
-     "sum += weight_of(source[C.dim_v], all.m) * source[dim];", "sum += source[dim];"},
+     "weight[w] = weight_of(rows.statistics[w * C.rows + r].m, all.m) * scale;",
+     "weight[w] = scale;"},
     {"a window one key too wide", "mask", flat_paged_window, "at.kv_len - 100", "at.kv_len - 101"},
     {"a window one key too narrow", "mask", flat_paged_window, "at.kv_len - 100", "at.kv_len - 99"},
     {"the tile of the window's first key taken whole", "mask", flat_paged_window,
@@ -73,7 +74,7 @@ const Mutant mutants[] = {
     {"sums that lose a half", "score", fixed_mlo, "upper ? first + half : first", "first"},
     {"a natural lse left in log2 units", "output", fixed_mlo, "0.693147180559945309f", "1.0f"},
     {"partials stored before they are normalised", "output", fixed_mlo,
-     "slot_row * C.dim_v + dim] = sum * scale;", "slot_row * C.dim_v + dim] = sum;"},
+     "slot_row * C.dim_v + dim] = sum;", "slot_row * C.dim_v + dim] = sum * all.l;"},
 };
 
 }  // namespace
