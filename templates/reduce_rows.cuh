@@ -112,15 +112,15 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
   if (lane == 0) store_lse<C>(args, batch_row, row, log2_sum(all));
 }
 
-// By a whole block of `warps` warps: every row of one sequence. Not inlined: the split kernel's
-// registers are allocated without it, and it compiles faster.
+// By a whole block of `warps` warps: every row of one sequence.
 template <Config C, class Score>
-__device__ __noinline__ void reduce_sequence(const LaunchArgs& args, i64 sequence, int warps) {
+__device__ inline void reduce_sequence(const LaunchArgs& args, i64 sequence, int warps) {
   const int lane = threadIdx.x % 32;
   const Slots<C> slots = slots_of<C, Score>(args, sequence, lane);
   if (slots.pieces == 1) return;  // its split block finished it
   Piece at;
   place_sequence<C>(at, sequence);
+#pragma unroll 1
   for (int r = threadIdx.x / 32; r < C.rows; r += warps) {
     const QueryRow row = query_row<C>(at.kv_head, at.row_block, r);
     if (row.exists) reduce_row<C>(args, slots, at.batch_row, row, r, lane);

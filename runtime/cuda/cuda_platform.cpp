@@ -8,6 +8,7 @@
 
 #include "runtime/cuda/module.hpp"
 #include "runtime/cuda/nvrtc.hpp"
+#include "runtime/cuda/symbols.hpp"
 #include "runtime/platform.hpp"
 #include "runtime/single_flight.hpp"
 
@@ -109,13 +110,15 @@ class CudaPlatform final : public Platform {
     if (!ordinal) return ordinal.error();
     const Result<std::shared_ptr<const Device>> device = device_of(*ordinal);
     if (!device) return device.error();
-    const Result<std::string> version = nvrtc_version();
-    if (!version) return version.error();
+    const Result<const cuda::Nvrtc*> compiler = cuda::nvrtc();
+    if (!compiler) return compiler.error();
 
     Loaded loaded;
-    loaded.key = kernel_key(request.source, {.compiler = "NVRTC " + *version,
-                                             .options = nvrtc_options(request.target.arch),
-                                             .arch = request.target.arch});
+    loaded.key =
+        kernel_key(request.source,
+                   {.compiler = fmt::format("NVRTC {}.{}", (*compiler)->major, (*compiler)->minor),
+                    .options = nvrtc_options(request.target.arch, (*compiler)->major),
+                    .arch = request.target.arch});
     const auto cubin = cubins_.get(loaded.key.digest, [&] { return compile(request, loaded.key); });
     if (!cubin) return cubin.error();
     loaded.from_memory = !cubin->made;

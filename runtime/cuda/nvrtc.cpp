@@ -114,8 +114,11 @@ Error refused(const Nvrtc& library, nvrtcResult result, const KernelSource& sour
 
 }  // namespace
 
-std::vector<std::string> nvrtc_options(const std::string& arch) {
-  return {"-arch=" + arch, "-std=c++20", "-default-device", "--ptxas-options=-v"};
+std::vector<std::string> nvrtc_options(const std::string& arch, int nvrtc_major) {
+  std::vector<std::string> options = {"-arch=" + arch, "-std=c++20", "-default-device",
+                                      "--ptxas-options=-v"};
+  if (nvrtc_major >= 13) options.push_back("--no-cache");
+  return options;
 }
 
 Result<std::string> nvrtc_version() {
@@ -133,7 +136,7 @@ Result<Cubin> compile_cuda(const KernelSource& source, const std::string& arch) 
   }
   if (const Outcome known = check_arch(library, arch); !known) return known.error();
 
-  const std::vector<std::string> options = nvrtc_options(arch);
+  const std::vector<std::string> options = nvrtc_options(arch, library.major);
   const auto begin = std::chrono::steady_clock::now();
   Program program(library);
   Cubin cubin;
