@@ -65,8 +65,11 @@ Resources resources_of(const Problem& problem, const Schedule& schedule, const T
   needs.threads_per_block = 32 * schedule.warps;
   needs.registers_per_thread = estimate_registers(problem, schedule);
   // The warps of a block join through shared memory: m, l and the accumulators of every row of
-  // every warp, in fp32, and 16 bytes in which one thread tells the block what it learned.
-  needs.smem_bytes = int64_t(4) * schedule.warps * schedule.rows * (problem.dim_v + 2) + 16;
+  // every warp, in fp32, and 16 bytes in which one thread tells the block what it learned. Before
+  // that the query rows lie there.
+  const int64_t row_floats =
+      std::max<int64_t>(schedule.warps * (problem.dim_v + 2), problem.dim_qk);
+  needs.smem_bytes = int64_t(4) * schedule.rows * row_floats + 16;
   needs.blocks_per_sm = count_blocks_per_sm(needs, target);
   return needs;
 }

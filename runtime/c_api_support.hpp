@@ -32,7 +32,7 @@ inline void write_message(splitkv_message* message, std::string_view text) {
   message->needed = text.size() + 1;
   if (message->text == nullptr || message->capacity == 0) return;
   const size_t length = std::min(text.size(), message->capacity - 1);
-  std::memcpy(message->text, text.data(), length);
+  text.copy(message->text, length);
   message->text[length] = '\0';
 }
 

@@ -117,6 +117,7 @@ __device__ inline i64 sum_over_warp(i64 value) {
 template <Config C, class Score>
 __device__ inline Line whole_line(const LaunchArgs& args, int lane) {
   i64 total = 0;
+#pragma unroll 1
   for (i32 base = 0; base < args.batch; base += 32) {
     total += units_of_row<C, Score>(args, base + lane);
   }
@@ -134,6 +135,7 @@ struct RowPlace {
 template <Config C, class Score>
 __device__ inline RowPlace find_unit(const LaunchArgs& args, i64 unit, int lane) {
   i64 before = 0;
+#pragma unroll 1
   for (i32 base = 0; base < args.batch; base += 32) {
     const i64 own = units_of_row<C, Score>(args, base + lane);
     const i64 end = before + inclusive_scan_over_warp(own, lane);
@@ -150,6 +152,7 @@ __device__ inline RowPlace find_unit(const LaunchArgs& args, i64 unit, int lane)
 template <Config C, class Score>
 __device__ inline i64 first_unit_of_row(const LaunchArgs& args, i32 batch_row, int lane) {
   i64 before = 0;
+#pragma unroll 1
   for (i32 row = lane; row < batch_row; row += 32) before += units_of_row<C, Score>(args, row);
   return sum_over_warp(before);
 }

@@ -66,6 +66,7 @@ template <Config C>
 __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots, i32 batch_row,
                                   const QueryRow& row, int row_in_block, int lane) {
   Statistics all = empty_statistics();
+#pragma unroll 1
   for (i32 base = 0; base < slots.pieces; base += 32) {
     const i32 piece = base + lane;
     Statistics own = empty_statistics();
@@ -81,6 +82,7 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
   const float start = all.l == 0.0f ? 0.0f : -0.0f;
 #pragma unroll
   for (float4& four : o) four = {start, start, start, start};
+#pragma unroll 1
   for (i32 base = 0; base < slots.pieces; base += 32) {
     const i32 piece = base + lane;
     float weight = 0.0f;
@@ -89,16 +91,21 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
       // A union of one gives l / l: exactly 1, so that joining empties changes no bit.
       if (own.l != 0.0f) weight = weight_of(own.m, all.m) * own.l / all.l;
     }
+    // Four partials at a time have their loads in flight; beyond the last, its own with weight 0.
     const i32 count = smaller(32, slots.pieces - base);
-#pragma unroll 4
-    for (i32 i = 0; i < count; ++i) {
-      const float w = __shfl_sync(all_lanes, weight, i);
-      const float* source = args.partials + args.partial_o_offset +
-                            (slots(base + i) * C.rows + row_in_block) * C.dim_v;
+#pragma unroll 1
+    for (i32 first = 0; first < count; first += 4) {
 #pragma unroll
-      for (int j = 0; j < vectors; ++j) {
-        const int dim = 4 * (lane + 32 * j);
-        if (dim < C.dim_v) add_weighted(o[j], w, load_shared_global4(source + dim));
+      for (i32 i = first; i < first + 4; ++i) {
+        const float w = __shfl_sync(all_lanes, weight, i);
+        const i64 slot = slots(base + smaller(i, count - 1));
+        const float* source =
+            args.partials + args.partial_o_offset + (slot * C.rows + row_in_block) * C.dim_v;
+#pragma unroll
+        for (int j = 0; j < vectors; ++j) {
+          const int dim = 4 * (lane + 32 * j);
+          if (dim < C.dim_v) add_weighted(o[j], w, load_shared_global4(source + dim));
+        }
       }
     }
   }

@@ -42,24 +42,31 @@ __device__ inline int slice_dim(int lane_in_group, int i, int lanes, int vector)
   return (i / vector * lanes + lane_in_group) * vector + i % vector;
 }
 
-// Rows beyond the group repeat its last one; nothing of theirs is written.
+// By the whole block, through shared memory [rows][dim_qk]: every warp needs all of it, and a
+// rolled loop compiles faster than a lane's own scattered loads. Rows beyond the group repeat its
+// last one; nothing of theirs is written.
 template <Config C>
 __device__ inline void load_query(Simt<C>& state, const LaunchArgs& args, const Piece& piece,
-                                  int lane) {
-#pragma unroll
-  for (int r = 0; r < C.rows; ++r) {
-    const QueryRow row = query_row<C>(piece.kv_head, piece.row_block, r);
+                                  float* shared, int lane) {
+#pragma unroll 1
+  for (int i = threadIdx.x; i < C.rows * C.dim_qk; i += 32 * C.warps) {
+    const QueryRow row = query_row<C>(piece.kv_head, piece.row_block, i / C.dim_qk);
     const i64 start = piece.batch_row * args.q_stride_batch + row.query * args.q_stride_query +
                       row.q_head * args.q_stride_head;
+    shared[i] = load_scalar<C.q_dtype>(args.q, start + i % C.dim_qk);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int r = 0; r < C.rows; ++r) {
 #pragma unroll
     for (int i = 0; i < C.slice_qk; ++i) {
       const int dim = slice_dim(lane % C.lanes, i, C.lanes, C.vector_k);
       const bool inside = C.lanes * C.slice_qk == C.dim_qk || dim < C.dim_qk;
-      const float value = load_scalar<C.q_dtype>(args.q, start + (inside ? dim : 0));
-      state.q[r][i] = inside ? value : 0.0f;
+      state.q[r][i] = inside ? shared[r * C.dim_qk + dim] : 0.0f;
     }
     state.run[r].clear();
   }
+  __syncthreads();  // the warps' rows will lie there
 }
 
 // One lane's vectors of one key's row. A vector beyond the row's end repeats the row's first: for K
@@ -181,11 +188,13 @@ __device__ inline void add_tiles(Simt<C>& state, const LaunchArgs& args, const P
   const int warp = threadIdx.x / 32;
   const KvWalk<C> walk(args, piece.batch_row, piece.kv_head);
   constexpr int keys_per_step = C.warps * S::groups * C.unroll;
+#pragma unroll 1
   for (i32 tile = piece.tile_begin; tile < piece.tile_end; tile += piece.tile_step) {
     const i32 tile_key = (piece.row.first_tile + tile) * C.tile_kv;
     const i32 begin = larger(tile_key, piece.row.first_key);
     const i32 end = smaller(tile_key + C.tile_kv, piece.row.kv_len);
     const i32 offset = warp * (S::groups * C.unroll) + lane / C.lanes;
+#pragma unroll 1
     for (i32 base = begin; base < end; base += keys_per_step) {
       add_keys<C, Score>(state, args, piece, walk, base + offset, end, lane);
     }
@@ -215,13 +224,14 @@ __device__ inline void join_lane_groups(Simt<C>& state) {
 }
 
 // Shared memory of a block: accumulators [warps][rows][dim_v], statistics [warps][rows], a flag.
+// Before them the query rows lie there, [rows][dim_qk].
 template <Config C>
 struct BlockRows {
   float* acc;
   Statistics* statistics;
   u32* flag;
 
-  static constexpr int bytes = 4 * C.warps * C.rows * (C.dim_v + 2) + 16;
+  static constexpr int bytes = 4 * C.rows * larger(C.warps * (C.dim_v + 2), C.dim_qk) + 16;
 
   __device__ explicit BlockRows(float* shared)
       : acc(shared),
@@ -292,7 +302,7 @@ __device__ inline void split_one(const LaunchArgs& args, const Piece& piece, flo
   const BlockRows<C> rows(shared);
   {
     Simt<C> state;
-    load_query(state, args, piece, lane);
+    load_query(state, args, piece, shared, lane);
     add_tiles<C, Score>(state, args, piece);
     join_lane_groups(state);
     store_warp_rows(state, rows, warp, lane);

@@ -117,7 +117,10 @@ Error refused(const Nvrtc& library, nvrtcResult result, const KernelSource& sour
 std::vector<std::string> nvrtc_options(const std::string& arch, int nvrtc_major) {
   std::vector<std::string> options = {"-arch=" + arch, "-std=c++20", "-default-device",
                                       "--ptxas-options=-v"};
-  if (nvrtc_major >= 13) options.push_back("--no-cache");
+  if (nvrtc_major >= 13) {
+    options.push_back("--no-cache");
+    options.push_back("--split-compile=2");  // split and reduce are optimised side by side
+  }
   return options;
 }
 

@@ -31,8 +31,9 @@ struct PtxasEntry {
   bool operator==(const PtxasEntry&) const = default;
 };
 
-// Every option that compile_cuda passes to an NVRTC of this major version, in order. From 13 on its own
-// cache of results is off: kernels are kept under SplitKV's keys, and a cached result has no log.
+// Every option that compile_cuda passes to an NVRTC of this major version, in order. From 13 on its
+// own cache of results is off: kernels are kept under SplitKV's keys, and a cached result has no
+// log.
 std::vector<std::string> nvrtc_options(const std::string& arch, int nvrtc_major);
 
 // "13.0", or library_missing.

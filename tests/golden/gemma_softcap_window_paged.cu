@@ -55,7 +55,7 @@ struct Score {
 // What the host launches with.
 static_assert(sizeof(LaunchArgs) == 232);
 static_assert(32 * config.warps == 128);
-static_assert(4 * config.warps * config.rows * Simt<config>::row_floats + 16 == 8272);
+static_assert(BlockRows<config>::bytes == 8272);
 
 }  // namespace splitkv
 

@@ -50,7 +50,7 @@ struct Score {
 // What the host launches with.
 static_assert(sizeof(LaunchArgs) == 232);
 static_assert(32 * config.warps == 128);
-static_assert(4 * config.warps * config.rows * Simt<config>::row_floats + 16 == 8336);
+static_assert(BlockRows<config>::bytes == 8336);
 
 }  // namespace splitkv
 

@@ -2,9 +2,6 @@
 
 define void @splitkv_split(ptr noalias readonly %args, i64 %block) #0 {
 entry:
-  %blocks.i32.field = getelementptr i8, ptr %args, i64 224
-  %blocks.i32 = load i32, ptr %blocks.i32.field, align 4
-  %blocks = sext i32 %blocks.i32 to i64
   %batch.rows.i32.field = getelementptr i8, ptr %args, i64 216
   %batch.rows.i32 = load i32, ptr %batch.rows.i32.field, align 4
   %batch.rows = sext i32 %batch.rows.i32 to i64
@@ -44,11 +41,20 @@ row.body:
   br label %row.head
 
 row.done:
-  %block.share = mul i64 %block, %total_units
-  %block.first_unit = udiv i64 %block.share, %blocks
+  %blocks.i32.field = getelementptr i8, ptr %args, i64 224
+  %blocks.i32 = load i32, ptr %blocks.i32.field, align 4
+  %blocks = sext i32 %blocks.i32 to i64
+  %smaller = icmp slt i64 %blocks, %total_units
+  %blocks.used = select i1 %smaller, i64 %blocks, i64 %total_units
+  %smaller.1 = icmp slt i64 %block, %blocks.used
+  %block.own = select i1 %smaller.1, i64 %block, i64 %blocks.used
   %block.next = add i64 %block, 1
-  %block.share.1 = mul i64 %block.next, %total_units
-  %block.first_unit.1 = udiv i64 %block.share.1, %blocks
+  %smaller.2 = icmp slt i64 %block.next, %blocks.used
+  %block.next.own = select i1 %smaller.2, i64 %block.next, i64 %blocks.used
+  %block.share = mul i64 %block.own, %total_units
+  %block.first_unit = udiv i64 %block.share, %blocks.used
+  %block.share.1 = mul i64 %block.next.own, %total_units
+  %block.first_unit.1 = udiv i64 %block.share.1, %blocks.used
   ; the batch rows whose units meet [first_unit, end) of this block
   br label %batch_row.head
 
@@ -76,8 +82,8 @@ batch_row.body:
   %row.end = add i64 %row.start, %units.1
   %larger.4 = icmp sgt i64 %block.first_unit, %row.start
   %meet.begin = select i1 %larger.4, i64 %block.first_unit, i64 %row.start
-  %smaller = icmp slt i64 %block.first_unit.1, %row.end
-  %meet.end = select i1 %smaller, i64 %block.first_unit.1, i64 %row.end
+  %smaller.3 = icmp slt i64 %block.first_unit.1, %row.end
+  %meet.end = select i1 %smaller.3, i64 %block.first_unit.1, i64 %row.end
   %meets = icmp slt i64 %meet.begin, %meet.end
   br i1 %meets, label %row.meets.then, label %row.meets.end
 
@@ -103,8 +109,8 @@ in_row.body:
   %larger.5 = icmp sgt i64 %tile.low, 0
   %piece.first = select i1 %larger.5, i64 %tile.low, i64 0
   %tile.high = sub i64 %meet.end, %first_unit
-  %smaller.1 = icmp slt i64 %tile.high, %tiles.1
-  %piece.end = select i1 %smaller.1, i64 %tile.high, i64 %tiles.1
+  %smaller.4 = icmp slt i64 %tile.high, %tiles.1
+  %piece.end = select i1 %smaller.4, i64 %tile.high, i64 %tiles.1
   %starts.later = icmp sgt i64 %first_unit, %block.first_unit
   %slot.odd = zext i1 %starts.later to i64
   %slot.even = shl i64 %block, 1
@@ -112,17 +118,15 @@ in_row.body:
   %unit.end = add i64 %first_unit, %units.1
   %unit.last = sub i64 %unit.end, 1
   %unit.past = add i64 %first_unit, 1
-  %unit.share = mul i64 %unit.past, %blocks
+  %unit.share = mul i64 %unit.past, %blocks.used
   %unit.share.last = sub i64 %unit.share, 1
   %unit.block = udiv i64 %unit.share.last, %total_units
   %unit.past.1 = add i64 %unit.last, 1
-  %unit.share.1 = mul i64 %unit.past.1, %blocks
+  %unit.share.1 = mul i64 %unit.past.1, %blocks.used
   %unit.share.last.1 = sub i64 %unit.share.1, 1
   %unit.block.1 = udiv i64 %unit.share.last.1, %total_units
   %blocks.past = sub i64 %unit.block.1, %unit.block
-  %blocks.spanned = add i64 %blocks.past, 1
-  %blocks.surplus = icmp sgt i64 %blocks, %total_units
-  %pieces = select i1 %blocks.surplus, i64 %units.1, i64 %blocks.spanned
+  %pieces = add i64 %blocks.past, 1
   call void @attend_piece(ptr %args, i64 %sequence, i64 %batch_row, i64 %in_row, i64 0, i64 %piece.first, i64 %piece.end, i64 1, i64 %slot, i64 %pieces, i64 %first_unit, i64 %total_units)
   %in_row.next = add i64 %in_row, 1
   br label %in_row.head
@@ -957,23 +961,18 @@ largest.body:
   %blocks.i32.field = getelementptr i8, ptr %args, i64 224
   %blocks.i32 = load i32, ptr %blocks.i32.field, align 4
   %blocks = sext i32 %blocks.i32 to i64
-  %blocks.surplus = icmp sgt i64 %blocks, %total_units
-  %piece.unit = add i64 %first_unit, %largest
-  %unit.past = add i64 %piece.unit, 1
-  %unit.share = mul i64 %unit.past, %blocks
+  %smaller = icmp slt i64 %blocks, %total_units
+  %blocks.used = select i1 %smaller, i64 %blocks, i64 %total_units
+  %unit.past = add i64 %first_unit, 1
+  %unit.share = mul i64 %unit.past, %blocks.used
   %unit.share.last = sub i64 %unit.share, 1
   %unit.block = udiv i64 %unit.share.last, %total_units
-  %unit.past.1 = add i64 %first_unit, 1
-  %unit.share.1 = mul i64 %unit.past.1, %blocks
-  %unit.share.last.1 = sub i64 %unit.share.1, 1
-  %unit.block.1 = udiv i64 %unit.share.last.1, %total_units
-  %piece.block = add i64 %unit.block.1, %largest
-  %slot.block = select i1 %blocks.surplus, i64 %unit.block, i64 %piece.block
-  %block.share = mul i64 %slot.block, %total_units
-  %block.first_unit = udiv i64 %block.share, %blocks
+  %piece.block = add i64 %unit.block, %largest
+  %block.share = mul i64 %piece.block, %total_units
+  %block.first_unit = udiv i64 %block.share, %blocks.used
   %starts.later = icmp sgt i64 %first_unit, %block.first_unit
   %slot.odd = zext i1 %starts.later to i64
-  %slot.even = shl i64 %slot.block, 1
+  %slot.even = shl i64 %piece.block, 1
   %slot = add i64 %slot.even, %slot.odd
   %partials.field = getelementptr i8, ptr %args, i64 64
   %partials = load ptr, ptr %partials.field, align 8
@@ -1014,23 +1013,18 @@ total.body:
   %blocks.i32.field.1 = getelementptr i8, ptr %args, i64 224
   %blocks.i32.1 = load i32, ptr %blocks.i32.field.1, align 4
   %blocks.1 = sext i32 %blocks.i32.1 to i64
-  %blocks.surplus.1 = icmp sgt i64 %blocks.1, %total_units
-  %piece.unit.1 = add i64 %first_unit, %total
-  %unit.past.2 = add i64 %piece.unit.1, 1
-  %unit.share.2 = mul i64 %unit.past.2, %blocks.1
-  %unit.share.last.2 = sub i64 %unit.share.2, 1
-  %unit.block.2 = udiv i64 %unit.share.last.2, %total_units
-  %unit.past.3 = add i64 %first_unit, 1
-  %unit.share.3 = mul i64 %unit.past.3, %blocks.1
-  %unit.share.last.3 = sub i64 %unit.share.3, 1
-  %unit.block.3 = udiv i64 %unit.share.last.3, %total_units
-  %piece.block.1 = add i64 %unit.block.3, %total
-  %slot.block.1 = select i1 %blocks.surplus.1, i64 %unit.block.2, i64 %piece.block.1
-  %block.share.1 = mul i64 %slot.block.1, %total_units
-  %block.first_unit.1 = udiv i64 %block.share.1, %blocks.1
+  %smaller.1 = icmp slt i64 %blocks.1, %total_units
+  %blocks.used.1 = select i1 %smaller.1, i64 %blocks.1, i64 %total_units
+  %unit.past.1 = add i64 %first_unit, 1
+  %unit.share.1 = mul i64 %unit.past.1, %blocks.used.1
+  %unit.share.last.1 = sub i64 %unit.share.1, 1
+  %unit.block.1 = udiv i64 %unit.share.last.1, %total_units
+  %piece.block.1 = add i64 %unit.block.1, %total
+  %block.share.1 = mul i64 %piece.block.1, %total_units
+  %block.first_unit.1 = udiv i64 %block.share.1, %blocks.used.1
   %starts.later.1 = icmp sgt i64 %first_unit, %block.first_unit.1
   %slot.odd.1 = zext i1 %starts.later.1 to i64
-  %slot.even.1 = shl i64 %slot.block.1, 1
+  %slot.even.1 = shl i64 %piece.block.1, 1
   %slot.1 = add i64 %slot.even.1, %slot.odd.1
   %partials.field.1 = getelementptr i8, ptr %args, i64 64
   %partials.1 = load ptr, ptr %partials.field.1, align 8
@@ -1108,23 +1102,18 @@ join.body:
   %blocks.i32.field.2 = getelementptr i8, ptr %args, i64 224
   %blocks.i32.2 = load i32, ptr %blocks.i32.field.2, align 4
   %blocks.2 = sext i32 %blocks.i32.2 to i64
-  %blocks.surplus.2 = icmp sgt i64 %blocks.2, %total_units
-  %piece.unit.2 = add i64 %first_unit, %join
-  %unit.past.4 = add i64 %piece.unit.2, 1
-  %unit.share.4 = mul i64 %unit.past.4, %blocks.2
-  %unit.share.last.4 = sub i64 %unit.share.4, 1
-  %unit.block.4 = udiv i64 %unit.share.last.4, %total_units
-  %unit.past.5 = add i64 %first_unit, 1
-  %unit.share.5 = mul i64 %unit.past.5, %blocks.2
-  %unit.share.last.5 = sub i64 %unit.share.5, 1
-  %unit.block.5 = udiv i64 %unit.share.last.5, %total_units
-  %piece.block.2 = add i64 %unit.block.5, %join
-  %slot.block.2 = select i1 %blocks.surplus.2, i64 %unit.block.4, i64 %piece.block.2
-  %block.share.2 = mul i64 %slot.block.2, %total_units
-  %block.first_unit.2 = udiv i64 %block.share.2, %blocks.2
+  %smaller.2 = icmp slt i64 %blocks.2, %total_units
+  %blocks.used.2 = select i1 %smaller.2, i64 %blocks.2, i64 %total_units
+  %unit.past.2 = add i64 %first_unit, 1
+  %unit.share.2 = mul i64 %unit.past.2, %blocks.used.2
+  %unit.share.last.2 = sub i64 %unit.share.2, 1
+  %unit.block.2 = udiv i64 %unit.share.last.2, %total_units
+  %piece.block.2 = add i64 %unit.block.2, %join
+  %block.share.2 = mul i64 %piece.block.2, %total_units
+  %block.first_unit.2 = udiv i64 %block.share.2, %blocks.used.2
   %starts.later.2 = icmp sgt i64 %first_unit, %block.first_unit.2
   %slot.odd.2 = zext i1 %starts.later.2 to i64
-  %slot.even.2 = shl i64 %slot.block.2, 1
+  %slot.even.2 = shl i64 %piece.block.2, 1
   %slot.2 = add i64 %slot.even.2, %slot.odd.2
   %partials.field.2 = getelementptr i8, ptr %args, i64 64
   %partials.2 = load ptr, ptr %partials.field.2, align 8

@@ -23,6 +23,8 @@ namespace {
 using tool::Buffer;
 
 constexpr int batch = 4;
+constexpr int heads = 4;
+constexpr int dim = 64;
 constexpr const char* problem_text =
     "attention q=fp32 kv=fp32 heads=4/2 dim=64 kv_layout=paged:16:nhd lse=natural";
 
@@ -30,7 +32,7 @@ constexpr const char* problem_text =
 const std::vector<int32_t> menu = {0,   1,   2,   15,  16,  17,  63,  64,  65,  100, 127,
                                    128, 129, 200, 255, 256, 257, 300, 511, 512, 600, 777};
 
-#define ASSERT_CUDA(call) ASSERT_EQ(driver.call, cuda::kSuccess) << #call
+#define EXPECT_CUDA(call) EXPECT_EQ(driver_.call, cuda::kSuccess) << #call
 
 // The expected out and lse of every (row, length of the menu).
 struct Table {
@@ -58,14 +60,105 @@ Buffer placed(tool::DeviceMemory& memory, const std::vector<T>& values) {
   return std::move(*buffer);
 }
 
+// Everything a run points at, placed once; only the lengths change between replays.
+struct Placed {
+  Buffer q, k, v, pages, kv_len, out, lse, scratch, state;
+};
+
+Buffer reserved(tool::DeviceMemory& memory, size_t bytes) {
+  auto buffer = memory.allocate(bytes);
+  EXPECT_TRUE(buffer.ok());
+  return std::move(*buffer);
+}
+
+Placed place_all(tool::DeviceMemory& memory, const tool::Inputs& full, const tool::KvImage& image,
+                 const splitkv_buffer_sizes& sizes) {
+  return {placed(memory, full.q),
+          placed(memory, image.k),
+          placed(memory, image.v),
+          placed(memory, image.page_table),
+          placed(memory, std::vector<int32_t>(batch, 2)),
+          reserved(memory, size_t(batch) * heads * dim * 4),
+          reserved(memory, size_t(batch) * heads * 4),
+          reserved(memory, sizes.scratch_bytes),
+          reserved(memory, sizes.state_bytes)};
+}
+
+splitkv_args args_of(const Placed& on_device, const tool::KvImage& image) {
+  auto args = sized<splitkv_args>();
+  args.batch = batch;
+  args.q = on_device.q.data();
+  args.out = on_device.out.data();
+  args.lse = static_cast<float*>(on_device.lse.data());
+  args.kv_len = static_cast<const int32_t*>(on_device.kv_len.data());
+  args.page_table = static_cast<const int32_t*>(on_device.pages.data());
+  args.page_table_stride = image.page_table_stride;
+  args.scratch = on_device.scratch.data();
+  args.scratch_bytes = on_device.scratch.bytes();
+  args.state = on_device.state.data();
+  args.state_bytes = on_device.state.bytes();
+  return args;
+}
+
+// A stream and one captured run on it.
+class CapturedRun {
+ public:
+  CapturedRun(const cuda::Driver& driver, const Kernel& kernel, const Binding& binding,
+              const splitkv_args& args)
+      : driver_(driver) {
+    EXPECT_CUDA(cuStreamCreate(&stream_, cuda::kStreamNonBlocking));
+    if (args.state_bytes > 0) kernel.state_init(args.state, args.state_bytes, stream_);
+    EXPECT_CUDA(cuStreamBeginCapture(stream_, cuda::kCaptureModeThreadLocal));
+    kernel.run(binding, args, stream_);
+    EXPECT_CUDA(cuStreamEndCapture(stream_, &graph_));
+    EXPECT_CUDA(cuGraphInstantiateWithFlags(&replay_, graph_, 0));
+  }
+  ~CapturedRun() {
+    driver_.cuGraphExecDestroy(replay_);
+    driver_.cuGraphDestroy(graph_);
+    driver_.cuStreamDestroy(stream_);
+  }
+  CapturedRun(const CapturedRun&) = delete;
+  CapturedRun& operator=(const CapturedRun&) = delete;
+
+  void replay() {
+    EXPECT_CUDA(cuStreamSynchronize(nullptr));
+    EXPECT_CUDA(cuGraphLaunch(replay_, stream_));
+    EXPECT_CUDA(cuStreamSynchronize(stream_));
+  }
+
+ private:
+  const cuda::Driver& driver_;
+  cuda::CUstream stream_ = nullptr;
+  cuda::CUgraph graph_ = nullptr;
+  cuda::CUgraphExec replay_ = nullptr;
+};
+
+// Compares what lies on the device with the table's rows.
+reference::Accuracy judge(tool::DeviceMemory& memory, const Placed& on_device, const Table& table,
+                          const std::vector<size_t>& choice) {
+  std::vector<float> out(size_t(batch) * heads * dim), lse(size_t(batch) * heads);
+  EXPECT_TRUE(memory.copy_out(out.data(), on_device.out, out.size() * 4).ok());
+  EXPECT_TRUE(memory.copy_out(lse.data(), on_device.lse, lse.size() * 4).ok());
+  std::vector<double> out_wanted, lse_wanted;
+  for (size_t row = 0; row < batch; ++row) {
+    const auto o = table.out[choice[row]].begin() + int64_t(row) * heads * dim;
+    const auto l = table.lse[choice[row]].begin() + int64_t(row) * heads;
+    out_wanted.insert(out_wanted.end(), o, o + heads * dim);
+    lse_wanted.insert(lse_wanted.end(), l, l + heads);
+  }
+  const std::vector<double> out_now(out.begin(), out.end()), lse_now(lse.begin(), lse.end());
+  return reference::compare({out_now, out_wanted, lse_now, lse_wanted, dim},
+                            reference::Tolerance{1e-5, 1e-5, 4});
+}
+
 class GraphReplay : public testing::TestWithParam<const char*> {};
 
 TEST_P(GraphReplay, StaysRightWhileLengthsChange) {
   const std::string device = testing_support::test_device();
   if (device.rfind("cuda", 0) != 0) GTEST_SKIP() << "SPLITKV_TEST_DEVICE names no GPU";
-  const auto opened = cuda::driver();
-  ASSERT_TRUE(opened.ok()) << opened.error().message;
-  const cuda::Driver& driver = **opened;
+  const auto driver = cuda::driver();
+  ASSERT_TRUE(driver.ok()) << driver.error().message;
   auto memory = tool::open_device_memory(device);
   ASSERT_TRUE(memory.ok()) << memory.error().message;
 
@@ -74,50 +167,17 @@ TEST_P(GraphReplay, StaysRightWhileLengthsChange) {
       tool::generate_inputs(problem, std::vector<int32_t>(batch, menu.back()), 7);
   const Table table = expected_table(problem, full);
   const tool::KvImage image = tool::lay_out(problem, full, 7);
-
   Runtime runtime;
   const Kernel kernel = runtime.prepare(device, problem_text, {batch, menu.back()}, GetParam());
-  const auto sizes = kernel.sizes(batch);
-  const Buffer q = placed(**memory, full.q), k = placed(**memory, image.k),
-               v = placed(**memory, image.v);
-  const Buffer pages = placed(**memory, image.page_table);
-  const Buffer kv_len = placed(**memory, std::vector<int32_t>(batch, 2));
-  Buffer out = std::move(*(*memory)->allocate(size_t(batch) * 4 * 64 * 4));
-  Buffer lse = std::move(*(*memory)->allocate(size_t(batch) * 4 * 4));
-  Buffer scratch = std::move(*(*memory)->allocate(sizes.scratch_bytes));
-  Buffer state = std::move(*(*memory)->allocate(sizes.state_bytes));
-
+  const Placed on_device = place_all(**memory, full, image, kernel.sizes(batch));
   splitkv_tensors tensors = kernel.dense_strides(full.capacity);
-  tensors.k = k.data();
-  tensors.v = v.data();
-  const Binding binding = kernel.bind(tensors);
-  auto args = sized<splitkv_args>();
-  args.batch = batch;
-  args.q = q.data();
-  args.out = out.data();
-  args.lse = static_cast<float*>(lse.data());
-  args.kv_len = static_cast<const int32_t*>(kv_len.data());
-  args.page_table = static_cast<const int32_t*>(pages.data());
-  args.page_table_stride = image.page_table_stride;
-  args.scratch = sizes.scratch_bytes ? scratch.data() : nullptr;
-  args.scratch_bytes = sizes.scratch_bytes;
-  args.state = sizes.state_bytes ? state.data() : nullptr;
-  args.state_bytes = sizes.state_bytes;
-
-  cuda::CUstream stream = nullptr;
-  ASSERT_CUDA(cuStreamCreate(&stream, cuda::kStreamNonBlocking));
-  if (sizes.state_bytes > 0) kernel.state_init(state.data(), sizes.state_bytes, stream);
-  ASSERT_CUDA(cuStreamBeginCapture(stream, cuda::kCaptureModeThreadLocal));
-  kernel.run(binding, args, stream);
-  cuda::CUgraph graph = nullptr;
-  ASSERT_CUDA(cuStreamEndCapture(stream, &graph));
-  cuda::CUgraphExec replay = nullptr;
-  ASSERT_CUDA(cuGraphInstantiateWithFlags(&replay, graph, 0));
+  tensors.k = on_device.k.data();
+  tensors.v = on_device.v.data();
+  CapturedRun captured(**driver, kernel, kernel.bind(tensors), args_of(on_device, image));
 
   const char* wanted = std::getenv("SPLITKV_REPLAYS");
   const int replays = wanted != nullptr ? std::atoi(wanted) : 2000;
   std::mt19937_64 engine(3);
-  std::vector<float> got(size_t(batch) * 4 * 64), got_lse(size_t(batch) * 4);
   for (int i = 0; i < replays; ++i) {
     std::vector<int32_t> lengths;
     std::vector<size_t> choice;
@@ -125,33 +185,16 @@ TEST_P(GraphReplay, StaysRightWhileLengthsChange) {
       choice.push_back(engine() % menu.size());
       lengths.push_back(menu[choice.back()]);
     }
-    ASSERT_TRUE((*memory)->copy_in(kv_len, lengths.data(), lengths.size() * 4).ok());
-    ASSERT_TRUE((*memory)->poison(out).ok());
-    ASSERT_TRUE((*memory)->poison(lse).ok());
-    ASSERT_CUDA(cuStreamSynchronize(nullptr));
-    ASSERT_CUDA(cuGraphLaunch(replay, stream));
-    ASSERT_CUDA(cuStreamSynchronize(stream));
-    ASSERT_TRUE((*memory)->copy_out(got.data(), out, got.size() * 4).ok());
-    ASSERT_TRUE((*memory)->copy_out(got_lse.data(), lse, got_lse.size() * 4).ok());
-
-    std::vector<double> out_now(got.begin(), got.end()), lse_now(got_lse.begin(), got_lse.end());
-    std::vector<double> out_wanted, lse_wanted;
-    for (size_t row = 0; row < batch; ++row) {
-      const auto& o = table.out[choice[row]];
-      const auto& l = table.lse[choice[row]];
-      out_wanted.insert(out_wanted.end(), o.begin() + row * 256, o.begin() + (row + 1) * 256);
-      lse_wanted.insert(lse_wanted.end(), l.begin() + row * 4, l.begin() + (row + 1) * 4);
-    }
-    const auto accuracy = reference::compare({out_now, out_wanted, lse_now, lse_wanted, 64},
-                                             reference::Tolerance{1e-5, 1e-5, 4});
+    ASSERT_TRUE((*memory)->copy_in(on_device.kv_len, lengths.data(), lengths.size() * 4).ok());
+    ASSERT_TRUE((*memory)->poison(on_device.out).ok());
+    ASSERT_TRUE((*memory)->poison(on_device.lse).ok());
+    captured.replay();
+    const auto accuracy = judge(**memory, on_device, table, choice);
     ASSERT_TRUE(accuracy.ok()) << "replay " << i << " lengths " << lengths[0] << "," << lengths[1]
                                << "," << lengths[2] << "," << lengths[3] << " error "
                                << accuracy.out_relative_l2;
   }
   std::printf("%d replays of %s\n", replays, GetParam());
-  driver.cuGraphExecDestroy(replay);
-  driver.cuGraphDestroy(graph);
-  driver.cuStreamDestroy(stream);
 }
 
 INSTANTIATE_TEST_SUITE_P(
