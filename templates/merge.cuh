@@ -18,6 +18,20 @@ __device__ inline float exp2(float x) {
   return result;
 }
 
+// 1 / x to 1 ulp.
+__device__ inline float reciprocal(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// log2 x to 2^-22 absolute, which is below an ulp of any S that matters.
+__device__ inline float log2_of(float x) {
+  float result;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
 // exp2(m - top), 0 for an empty partial: selected, whatever exp2(-inf - -inf) is. `top` is the
 // largest m of the join.
 __device__ inline float weight_of(float m, float top) {
@@ -35,7 +49,7 @@ struct Statistics {
 __device__ inline Statistics empty_statistics() { return {negative_infinity(), 0.0f}; }
 
 __device__ inline float log2_sum(const Statistics& s) {
-  return s.l == 0.0f ? negative_infinity() : s.m + log2f(s.l);
+  return s.l == 0.0f ? negative_infinity() : s.m + log2_of(s.l);
 }
 
 // Statistics of slot-row `index` (slot * rows + row) in a partials buffer.

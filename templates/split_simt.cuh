@@ -266,7 +266,7 @@ __device__ inline void finish_row(const LaunchArgs& args, const Piece& piece,
   Statistics all = empty_statistics();
 #pragma unroll
   for (int w = 0; w < C.warps; ++w) all = join(all, rows.statistics[w * C.rows + r]);
-  const float scale = all.l == 0.0f ? 0.0f : 1.0f / all.l;
+  const float scale = all.l == 0.0f ? 0.0f : reciprocal(all.l);
   float weight[C.warps];
 #pragma unroll
   for (int w = 0; w < C.warps; ++w) {

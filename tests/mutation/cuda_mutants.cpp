@@ -31,7 +31,7 @@ const Mutant mutants[] = {
      "weight = weight_of(own.m, all.m) / all.l"},
     {"statistics joined without weights", "merge", fixed_mlo,
      "weight_of(a.m, top) * a.l + weight_of(b.m, top) * b.l", "a.l + weight_of(b.m, top) * b.l"},
-    {"S without log l", "merge", fixed_lse, "s.m + log2f(s.l)", "s.m"},
+    {"S without log l", "merge", fixed_lse, "s.m + log2_of(s.l)", "s.m"},
     {"an lse partial taken for one of another sum", "merge", fixed_lse,
      "s == negative_infinity() ? 0.0f : 1.0f", "s == negative_infinity() ? 0.0f : 2.0f - s * 0.1f"},
     {"l not moved to a new maximum", "merge", fixed_mlo, "s.l *= factor;", ""},
