@@ -1,9 +1,5 @@
 #include "codegen/writer.hpp"
 
-#include <fmt/format.h>
-
-#include <cmath>
-
 namespace splitkv {
 
 void Writer::line(std::string_view text) {
@@ -22,11 +18,5 @@ void Writer::close(std::string_view text) {
 }
 
 void Writer::raw(std::string_view text) { text_ += text; }
-
-std::string float_literal(double value) {
-  std::string text = fmt::format("{}", static_cast<float>(value));
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text + "f";
-}
 
 }  // namespace splitkv

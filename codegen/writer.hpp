@@ -20,7 +20,4 @@ class Writer {
   int indent_ = 0;
 };
 
-// A float literal that C++ and the reader agree on: "0.125f", "1.0f"; exact on reading back.
-std::string float_literal(double value);
-
 }  // namespace splitkv

@@ -13,6 +13,11 @@ int slice_of(int dim, int vector, int lanes) {
   return (vectors + lanes - 1) / lanes * vector;
 }
 
+bool all_fp32(const Problem& problem) {
+  return problem.q_dtype == DType::fp32 && problem.k_dtype == DType::fp32 &&
+         problem.v_dtype == DType::fp32 && problem.out_dtype == DType::fp32;
+}
+
 // Live values of the inner loop: q and the accumulators of every row, the K and V vectors in
 // flight, the scores of the keys in flight, and about forty for addresses, statistics and loop
 // control.
@@ -26,7 +31,9 @@ int estimate_registers(const Problem& problem, const Schedule& schedule) {
   const int loads =
       schedule.unroll * (registers_of(shape.slice_qk, shape.vector_k, problem.k_dtype) +
                          registers_of(shape.slice_v, shape.vector_v, problem.v_dtype));
-  const int scores = schedule.unroll * schedule.rows;
+  // Scores are fp64 where everything is fp32 (templates/score_math.cuh).
+  const int score_registers = all_fp32(problem) ? 3 : 1;
+  const int scores = schedule.unroll * schedule.rows * score_registers;
   return row_state + loads + scores + 40;
 }
 

@@ -13,9 +13,10 @@ struct Owner {
   int slot;
 };
 
-template <int N, int Lanes>
+// T is float or double.
+template <class T, int N, int Lanes>
 struct LaneSums {
-  float values[N];
+  T values[N];
 
   // Values a lane holds after scatter().
   __host__ __device__ static constexpr int held() {
@@ -55,9 +56,9 @@ struct LaneSums {
       const bool upper = (lane & Offset) != 0;
 #pragma unroll
       for (int i = 0; i < half; ++i) {
-        const float low = values[i];
-        const float high = i + half < Count ? values[i + half] : 0.0f;
-        const float kept = upper ? high : low;
+        const T low = values[i];
+        const T high = i + half < Count ? values[i + half] : T(0);
+        const T kept = upper ? high : low;
         values[i] = kept + __shfl_xor_sync(all_lanes, upper ? low : high, Offset);
       }
       return halve<half, Offset / 2>(lane, upper ? first + half : first);
@@ -67,7 +68,7 @@ struct LaneSums {
   // All N values on every lane, after scatter(). `group_lane` is the group's first lane in the
   // warp.
   template <int Index = 0>
-  __device__ void gather(float (&all)[N], int group_lane) const {
+  __device__ void gather(T (&all)[N], int group_lane) const {
     constexpr Owner from = owner(Index);
     if constexpr (Lanes == 1) {
       all[Index] = values[from.slot];

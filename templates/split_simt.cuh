@@ -15,6 +15,7 @@
 #include "lane_sums.cuh"
 #include "partition.cuh"
 #include "reduce_rows.cuh"
+#include "score_math.cuh"
 #include "softmax.cuh"
 
 namespace splitkv {
@@ -95,14 +96,14 @@ __device__ inline const void* element_address(const void* base, i64 index) {
 // Moves every row to the maximum that `scores` [rows][unroll] bring. One branch for all rows: once
 // the maxima have settled, most steps leave all of them as they are.
 template <Config C>
-__device__ inline void raise_maxima(Simt<C>& state, const float* scores) {
+__device__ inline void raise_maxima(Simt<C>& state, const ScoreReal<C>* scores) {
   float top[C.rows];
   bool any_raised = false;
 #pragma unroll
   for (int r = 0; r < C.rows; ++r) {
     top[r] = state.run[r].s.m;
 #pragma unroll
-    for (int u = 0; u < C.unroll; ++u) top[r] = fmaxf(top[r], scores[r * C.unroll + u]);
+    for (int u = 0; u < C.unroll; ++u) top[r] = fmaxf(top[r], float(scores[r * C.unroll + u]));
     any_raised = any_raised || top[r] != state.run[r].s.m;
   }
   if (!any_raised) return;
@@ -128,18 +129,19 @@ __device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Pi
   }
 
   // Value r * unroll + u is the score of row r and key u.
-  LaneSums<C.rows * C.unroll, C.lanes> dots;
+  using Real = ScoreReal<C>;
+  LaneSums<Real, C.rows * C.unroll, C.lanes> dots;
 #pragma unroll
   for (int u = 0; u < C.unroll; ++u) {
 #pragma unroll
-    for (int r = 0; r < C.rows; ++r) dots.values[r * C.unroll + u] = 0.0f;
+    for (int r = 0; r < C.rows; ++r) dots.values[r * C.unroll + u] = Real(0);
 #pragma unroll
     for (int i = 0; i < C.slice_qk; ++i) {
-      const float key_element = element<C.k_dtype>(k[u].raw[i / C.vector_k], i % C.vector_k);
+      const Real key_element = element<C.k_dtype>(k[u].raw[i / C.vector_k], i % C.vector_k);
 #pragma unroll
       for (int r = 0; r < C.rows; ++r) {
-        float& dot = dots.values[r * C.unroll + u];
-        dot = fmaf(state.q[r][i], key_element, dot);
+        Real& dot = dots.values[r * C.unroll + u];
+        dot = fma(Real(state.q[r][i]), key_element, dot);
       }
     }
   }
@@ -151,20 +153,21 @@ __device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Pi
     const Coordinates at = {piece.batch_row, row.q_head, row.query,
                             start + index % C.unroll * S::groups, piece.row.kv_len};
     const bool visible = at.key_pos < end && Score::visible(at);
-    dots.values[i] = visible ? Score::log2_score(dots.values[i], at) : negative_infinity();
+    dots.values[i] = visible ? Score::log2_score(dots.values[i], at) : Real(negative_infinity());
   }
 
+  Real score[C.rows * C.unroll];
+  dots.gather(score, lane - lane % C.lanes);
+  raise_maxima<C>(state, score);
   float weight[C.rows * C.unroll];
-  dots.gather(weight, lane - lane % C.lanes);
-  raise_maxima<C>(state, weight);
 #pragma unroll
   for (int r = 0; r < C.rows; ++r) {
-    const float origin = state.run[r].origin();
+    const Real origin = state.run[r].origin();
 #pragma unroll
     for (int u = 0; u < C.unroll; ++u) {
-      float& w = weight[r * C.unroll + u];
-      w = exp2(w - origin);
-      state.run[r].s.l += w;
+      const int index = r * C.unroll + u;
+      weight[index] = exp2(float(score[index] - origin));
+      state.run[r].s.l += weight[index];
     }
   }
 

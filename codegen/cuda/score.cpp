@@ -34,9 +34,9 @@ class Lowering {
   static std::string as_real(const Lowered& value) {
     switch (value.kind) {
       case Kind::integer:
-        return fmt::format("float({})", value.text);
+        return fmt::format("Real({})", value.text);
       case Kind::truth:
-        return fmt::format("({} ? 1.0f : 0.0f)", value.text);
+        return fmt::format("({} ? Real(1) : Real(0))", value.text);
       case Kind::real:
         break;
     }
@@ -70,7 +70,7 @@ class Lowering {
     }
     const Lowered result = operation(node);
     const std::string name = fmt::format("t{}", next_name_++);
-    constexpr const char* types[] = {"i32", "float", "bool"};
+    constexpr const char* types[] = {"i32", "Real", "bool"};
     out.line(fmt::format("const {} {} = {};", types[int(result.kind)], name, result.text));
     return {name, result.kind};
   }
@@ -84,7 +84,7 @@ class Lowering {
     if (value == std::floor(value) && std::abs(value) < 1 << 30) {
       return {fmt::format("{}", int64_t(value)), Kind::integer};
     }
-    return {float_literal(value), Kind::real};
+    return {fmt::format("Real({})", value), Kind::real};
   }
 
   Lowered operation(const ScoreNode& node) const {
@@ -98,10 +98,10 @@ class Lowering {
     if (op == ScoreOp::neg) return {fmt::format("-{}", number(a).text), number(a).kind};
     if (op == ScoreOp::abs && a.kind == Kind::integer)
       return {fmt::format("abs({})", a.text), a.kind};
-    const char* function = op == ScoreOp::abs    ? "fabsf"
-                           : op == ScoreOp::tanh ? "tanhf"
-                           : op == ScoreOp::exp  ? "expf"
-                                                 : "logf";
+    const char* function = op == ScoreOp::abs    ? "abs_of"
+                           : op == ScoreOp::tanh ? "tanh_of"
+                           : op == ScoreOp::exp  ? "exp_of"
+                                                 : "log_of";
     return {fmt::format("{}({})", function, as_real(a)), Kind::real};
   }
 
@@ -130,9 +130,9 @@ class Lowering {
       case ScoreOp::div:
         return {fmt::format("{} / {}", x, y), kind};
       case ScoreOp::min:
-        return {fmt::format("{}({}, {})", integers ? "smaller" : "fminf", x, y), kind};
+        return {fmt::format("{}({}, {})", integers ? "smaller" : "min_of", x, y), kind};
       case ScoreOp::max:
-        return {fmt::format("{}({}, {})", integers ? "larger" : "fmaxf", x, y), kind};
+        return {fmt::format("{}({}, {})", integers ? "larger" : "max_of", x, y), kind};
       case ScoreOp::less:
         return {fmt::format("{} < {}", x, y), Kind::truth};
       case ScoreOp::less_equal:
@@ -166,8 +166,8 @@ void write_log2_score(Writer& out, const Problem& problem) {
   const ScoreExpr expr = log2_score_of(problem);
   const char* at = asks_coordinates(expr) ? " at" : "";
   out.line("// The score of q.k in log2 units.");
-  out.open(
-      fmt::format("__device__ static float log2_score(float dot, const Coordinates&{}) {{", at));
+  out.line("template <class Real>");
+  out.open(fmt::format("__device__ static Real log2_score(Real dot, const Coordinates&{}) {{", at));
   Lowering lowering(expr, problem);
   const Lowered result = lowering.write(out);
   out.line(fmt::format("return {};", Lowering::as_real(result)));
@@ -185,6 +185,7 @@ void write_visible(Writer& out, const Problem& problem) {
   const char* at = asks_coordinates(expr) ? " at" : "";
   out.line("// Whether a key of the interval [first_visible_key, kv_len) takes part.");
   out.open(fmt::format("__device__ static bool visible(const Coordinates&{}) {{", at));
+  if (!is_constant(expr, 1)) out.line("using Real = float;");
   Lowering lowering(expr, problem);
   const Lowered result = lowering.write(out);
   out.line(is_constant(expr, 1) ? "return true;"

@@ -31,10 +31,11 @@ constexpr Config config = {
 
 struct Score {
   // The score of q.k in log2 units.
-  __device__ static float log2_score(float dot, const Coordinates&) {
-    const float t0 = dot * 0.00125f;
-    const float t1 = tanhf(t0);
-    const float t2 = t1 * 72.13475f;
+  template <class Real>
+  __device__ static Real log2_score(Real dot, const Coordinates&) {
+    const Real t0 = dot * Real(0.00125);
+    const Real t1 = tanh_of(t0);
+    const Real t2 = t1 * Real(72.13475204444816);
     return t2;
   }
 

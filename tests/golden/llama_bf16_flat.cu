@@ -31,8 +31,9 @@ constexpr Config config = {
 
 struct Score {
   // The score of q.k in log2 units.
-  __device__ static float log2_score(float dot, const Coordinates&) {
-    const float t0 = dot * 0.12751743f;
+  template <class Real>
+  __device__ static Real log2_score(Real dot, const Coordinates&) {
+    const Real t0 = dot * Real(0.12751743082459868);
     return t0;
   }
 

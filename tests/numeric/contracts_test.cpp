@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "compiler/text.hpp"
@@ -175,6 +176,34 @@ TEST(Merge, BothVariantsAgreeOnLargeLogits) {
   for (const char* merge : {"mlo", "lse"}) {
     expect_right(fmt::format("q=fp32 heads=4/4 dim=64 scale=40 lse=natural merge={}", merge),
                  "partition=fixed splits=64 reduce=kernel", {400});
+  }
+}
+
+// All scores are near 512 and near each other, so that every key counts: an fp32 score would be off
+// by an ulp of 512, 6e-5, and the output by more than the 1e-5 allowed.
+TEST(Accuracy, Fp32HoldsForLargeScoresThatAreNearlyEqual) {
+  const Problem problem = problem_of("q=fp32 heads=4/2 dim=64 lse=natural");
+  tool::Inputs inputs = tool::generate_inputs(problem, {400, 37}, 5);
+  const auto shift = [](std::vector<std::byte>& bytes, float factor) {
+    for (size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+      float value;
+      std::memcpy(&value, &bytes[at], sizeof(float));
+      value = 8 + factor * value;  // NaN stays poison
+      std::memcpy(&bytes[at], &value, sizeof(float));
+    }
+  };
+  shift(inputs.q, 0.01f);
+  shift(inputs.k, 0.01f);
+  for (const char* schedule : schedules) {
+    for (const char* merge : {"mlo", "lse"}) {
+      SCOPED_TRACE(std::string(schedule) + " merge=" + merge);
+      const Judged judged = testing_support::judge_inputs(
+          test_device(), problem, std::string(schedule) + " merge=" + merge, inputs, 5);
+      EXPECT_EQ(judged.failure, "");
+      EXPECT_TRUE(judged.accuracy.out_ok)
+          << judged.accuracy.out_relative_l2 << " above " << judged.accuracy.out_limit;
+      EXPECT_TRUE(judged.accuracy.lse_ok) << judged.accuracy.lse_error;
+    }
   }
 }
 

@@ -21,8 +21,13 @@ Target test_target() {
 
 Judged run_and_judge(const std::string& device, const Problem& problem, const std::string& schedule,
                      const std::vector<int32_t>& kv_len, uint64_t seed) {
+  return judge_inputs(device, problem, schedule, tool::generate_inputs(problem, kv_len, seed),
+                      seed);
+}
+
+Judged judge_inputs(const std::string& device, const Problem& problem, const std::string& schedule,
+                    const tool::Inputs& inputs, uint64_t seed) {
   Judged judged;
-  const tool::Inputs inputs = tool::generate_inputs(problem, kv_len, seed);
   static Runtime runtime;  // kernels of equal code are compiled once
   auto execution = tool::execute(runtime, {device, schedule, 1, seed}, problem, inputs);
   if (!execution) {
@@ -35,7 +40,7 @@ Judged run_and_judge(const std::string& device, const Problem& problem, const st
     judged.failure = "the kernel's schedule does not parse: " + chosen.error().message;
     return judged;
   }
-  const bool lse_partials = tool::count_partials(problem, *chosen, kv_len).partials > 0 &&
+  const bool lse_partials = tool::count_partials(problem, *chosen, inputs.kv_len).partials > 0 &&
                             exchanged_merge(problem, *chosen) == Merge::lse;
   const tool::Expected expected = tool::expect_from_reference(problem, inputs);
   judged.accuracy = tool::judge(problem, judged.execution, expected,

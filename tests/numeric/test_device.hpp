@@ -29,4 +29,8 @@ struct Judged {
 Judged run_and_judge(const std::string& device, const Problem& problem, const std::string& schedule,
                      const std::vector<int32_t>& kv_len, uint64_t seed);
 
+// The same on given inputs.
+Judged judge_inputs(const std::string& device, const Problem& problem, const std::string& schedule,
+                    const tool::Inputs& inputs, uint64_t seed);
+
 }  // namespace splitkv::testing_support

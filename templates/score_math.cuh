@@ -1,0 +1,36 @@
+// Functions of score expressions, in fp32 or fp64: scores are fp64 where everything stored is fp32,
+// since an fp32 score of several hundred is already off by more than the accuracy asked for.
+#pragma once
+
+#include "config.cuh"
+
+namespace splitkv {
+
+template <bool Fp64>
+struct RealOf {
+  using type = float;
+};
+template <>
+struct RealOf<true> {
+  using type = double;
+};
+
+template <Config C>
+using ScoreReal = typename RealOf<C.q_dtype == DType::fp32 && C.k_dtype == DType::fp32 &&
+                                  C.v_dtype == DType::fp32 && C.out_dtype == DType::fp32>::type;
+
+__device__ inline float abs_of(float x) { return fabsf(x); }
+__device__ inline float tanh_of(float x) { return tanhf(x); }
+__device__ inline float exp_of(float x) { return expf(x); }
+__device__ inline float log_of(float x) { return logf(x); }
+__device__ inline float min_of(float x, float y) { return fminf(x, y); }
+__device__ inline float max_of(float x, float y) { return fmaxf(x, y); }
+
+__device__ inline double abs_of(double x) { return fabs(x); }
+__device__ inline double tanh_of(double x) { return tanh(x); }
+__device__ inline double exp_of(double x) { return exp(x); }
+__device__ inline double log_of(double x) { return log(x); }
+__device__ inline double min_of(double x, double y) { return fmin(x, y); }
+__device__ inline double max_of(double x, double y) { return fmax(x, y); }
+
+}  // namespace splitkv
