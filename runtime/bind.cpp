@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "runtime/launch.hpp"
 
 namespace splitkv {
@@ -52,6 +54,11 @@ Result<splitkv_tensors> dense_strides(const Problem& problem, int64_t capacity) 
   if (!is_paged(problem) && capacity < 0) {
     return invalid_argument(
         fmt::format("capacity={} is negative; the tokens that a row can hold would fit", capacity));
+  }
+  if (!is_paged(problem) && capacity > std::numeric_limits<int32_t>::max()) {
+    return invalid_argument(
+        fmt::format("capacity={} is above {}, the largest length; that or less would fit", capacity,
+                    std::numeric_limits<int32_t>::max()));
   }
   splitkv_tensors tensors = SPLITKV_INIT(splitkv_tensors);
   const DenseTensor k = dense_tensor(problem, capacity, problem.dim_qk);

@@ -1,6 +1,8 @@
 // C API: runtimes, prepared kernels and what they tell about themselves.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include <algorithm>
 
 #include "runtime/c_api_support.hpp"
@@ -128,6 +130,10 @@ splitkv_status splitkv_sizes(const splitkv_kernel* kernel, int64_t max_batch,
                              splitkv_buffer_sizes* sizes, splitkv_message* message) {
   return answer(message, [&]() -> Outcome {
     if (Outcome given = not_null(kernel, "kernel"); !given) return given;
+    if (max_batch > std::numeric_limits<int32_t>::max()) {
+      return invalid_argument(fmt::format("max_batch={} is above {}; that or fewer would fit",
+                                          max_batch, std::numeric_limits<int32_t>::max()));
+    }
     if (max_batch < 0) {
       return invalid_argument(
           fmt::format("max_batch={} is negative; 0 or more would fit", max_batch));

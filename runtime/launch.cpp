@@ -34,20 +34,38 @@ RowStrides row_strides(int64_t batch, int64_t head, const Problem& problem, int6
   return {batch, head};
 }
 
+// |stride|; that of the most negative one is the largest there is.
+int64_t size_of(int64_t stride) {
+  if (stride == std::numeric_limits<int64_t>::min()) return std::numeric_limits<int64_t>::max();
+  return std::abs(stride);
+}
+
 // Outputs must not overlap: two rows of `row` elements lie at least that far apart.
 Outcome check_apart(const char* tensor, const RowStrides& strides, const Problem& problem,
                     int64_t row, int64_t batch) {
-  if (problem.q_heads > 1 && std::abs(strides.head) < row) {
+  if (problem.q_heads > 1 && size_of(strides.head) < row) {
     return invalid_argument(fmt::format(
         "args.{}_stride_head={} makes rows of {} elements overlap; {} or more would fit", tensor,
         strides.head, row, row));
   }
-  if (batch > 1 && std::abs(strides.batch) < row) {
+  if (batch > 1 && size_of(strides.batch) < row) {
     return invalid_argument(fmt::format(
         "args.{}_stride_batch={} makes rows of {} elements overlap; {} or more would fit", tensor,
         strides.batch, row, row));
   }
-  return Unit{};
+  if (problem.q_heads == 1 || batch == 1) return Unit{};
+  // Heads within a batch row's stride, or batch rows within a head's. In fp64, which holds any
+  // product.
+  const double head = std::abs(double(strides.head)),
+               row_of_batch = std::abs(double(strides.batch));
+  const bool heads_inside = row_of_batch >= head * (problem.q_heads - 1) + double(row);
+  const bool batch_inside = head >= row_of_batch * double(batch - 1) + double(row);
+  if (heads_inside || batch_inside) return Unit{};
+  return invalid_argument(
+      fmt::format("args.{}_stride_batch={} and {}_stride_head={} make rows of {} elements overlap; "
+                  "{}_stride_batch={} or more would fit",
+                  tensor, strides.batch, tensor, strides.head, row, tensor,
+                  size_of(strides.head) * problem.q_heads));
 }
 
 Outcome check_outputs(const Problem& problem, const splitkv_args& args) {

@@ -34,6 +34,12 @@ Result<RuntimeOptions> read_options(const splitkv_options* given) {
                     "process may use",
                     read->threads));
   }
+  constexpr int32_t kMostThreads = 4096;
+  if (read->threads > kMostThreads) {
+    return invalid_argument(
+        fmt::format("options.threads={} is above {}; 0, as many as the process may use, would fit",
+                    read->threads, kMostThreads));
+  }
   RuntimeOptions options;
   options.no_jit = (read->flags & SPLITKV_NO_JIT) != 0;
   options.log = read->log;

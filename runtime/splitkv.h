@@ -118,7 +118,7 @@ typedef struct splitkv_workload {
 } splitkv_workload;
 
 /* Compiles (or finds in memory) and loads the kernels of `problem` on `device`: "cuda:0" (an
- * ordinal), "cpu", or "cpu:x86-64-v3" with an LLVM cpu name. schedule: NULL for the library's
+ * ordinal), "cpu", or "cpu:x86-64-v2", -v3, -v4 (":128" and the like after it override the vector width). schedule: NULL for the library's
  * choice, a full schedule text, or some of its words ("splits=7"), the others being the library's
  * choice. splits=N where that choice is flat means partition=fixed; a partition named without its
  * splits or blocks keeps about the grid of the library's choice. The environment variable

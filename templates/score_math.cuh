@@ -33,4 +33,12 @@ __device__ inline double log_of(double x) { return log(x); }
 __device__ inline double min_of(double x, double y) { return fmin(x, y); }
 __device__ inline double max_of(double x, double y) { return fmax(x, y); }
 
+// Beyond 2^20 an fp64 score is rounded to fp32, so that the maximum, which is kept in fp32, is one
+// of the scores: no weight overflows and none is lost, however large the scores. Below, the
+// rounding of the maximum moves weights by less than 2^0.04.
+__device__ inline float settled(float score) { return score; }
+__device__ inline double settled(double score) {
+  return fabs(score) < 1048576.0 ? score : double(float(score));
+}
+
 }  // namespace splitkv

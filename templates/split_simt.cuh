@@ -153,7 +153,8 @@ __device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Pi
     const Coordinates at = {piece.batch_row, row.q_head, row.query,
                             start + index % C.unroll * S::groups, piece.row.kv_len};
     const bool visible = at.key_pos < end && Score::visible(at);
-    dots.values[i] = visible ? Score::log2_score(dots.values[i], at) : Real(negative_infinity());
+    dots.values[i] =
+        visible ? settled(Score::log2_score(dots.values[i], at)) : Real(negative_infinity());
   }
 
   Real score[C.rows * C.unroll];

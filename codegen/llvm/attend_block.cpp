@@ -119,6 +119,18 @@ void emit_dots(const AttendContext& c, const KeyBlock& block) {
 
 namespace {
 
+// Beyond 2^20 an fp64 score is rounded to fp32, so that the maximum, which is kept in fp32, is one
+// of the scores: no weight overflows and none is lost, however large the scores.
+Value emit_settled(ir::Writer& w, const Value& score) {
+  if (score.type.element != ir::Element::f64) return score;
+  const ir::Type single = ir::with_lanes(ir::f32, score.type.lanes);
+  const Value rounded = w.cast("fpext", w.cast("fptrunc", score, single, "score.single"),
+                               score.type, "score.rounded");
+  const Value is_small = w.compare("lt", w.abs(score, "score.size"),
+                                   ir::float_constant(score.type, 1048576), "score.is_small");
+  return w.select(is_small, score, rounded, "score.settled");
+}
+
 // Log2 scores of `lanes` keys from `index` on, -inf where a key is masked or beyond the block.
 Value emit_masked_scores(const AttendContext& c, const KeyBlock& block, const QueryRow& asked,
                          const Value& query_pos, const Value& index, const Value& dots) {
@@ -142,7 +154,7 @@ Value emit_masked_scores(const AttendContext& c, const KeyBlock& block, const Qu
         return c.sequence.batch_row;
     }
   };
-  const Value score = emit_score(w, c.plan.log2_score, dots.type, leaf);
+  const Value score = emit_settled(w, emit_score(w, c.plan.log2_score, dots.type, leaf));
   Value visible = w.compare("lt", in_block, w.splat(block.count, lanes), "in_block");
   if (!is_constant(c.plan.mask, 1)) {
     visible = w.bit_and(visible, emit_condition(w, c.plan.mask, dots.type, leaf), "visible");
@@ -155,7 +167,8 @@ struct RowPlaces {
 };
 
 // The block's largest score of a row, rounded to fp32, with the scores left in place of the dot
-// products. Any m near the largest score serves: weights are relative to the rounded one.
+// products. Any m near the largest score serves, weights are relative to the rounded one; it is
+// near (emit_settled).
 Value emit_block_maximum(const AttendContext& c, const KeyBlock& block, const RowPlaces& places,
                          const Value& row) {
   ir::Writer& w = c.w;

@@ -65,7 +65,9 @@ RowInterval emit_row_interval(ir::Writer& w, const KernelPlan& plan, Value args,
   const Value lengths = emit_pointer_arg(w, args, offsetof(LaunchArgs, kv_len), "kv_lens");
   const Value at = w.element(lengths, ir::i32, batch_row, "kv_len.at");
   RowInterval interval;
-  interval.kv_len = w.cast("sext", w.load(ir::i32, at, 4, "kv_len.i32"), ir::i64, "kv_len");
+  const Value stored =
+      w.cast("sext", w.load(ir::i32, at, 4, "kv_len.i32"), ir::i64, "kv_len.stored");
+  interval.kv_len = w.max(stored, i64_constant(0), "kv_len");
   interval.first_visible = emit_position(w, plan.first_visible, [&](ScoreOp) {
     return interval.kv_len;  // the only leaf this expression has
   });

@@ -22,8 +22,13 @@ int host_vector_bits() {
   return 128;
 }
 
-// A psABI level is a promise about instructions; of other cpu names LLVM alone knows what they
-// imply.
+// A psABI level is a promise about instructions that can be held against this machine. What other
+// cpu names imply only LLVM knows, and running their code here could end the process.
+bool is_known(std::string_view arch) {
+  return arch == "host" || arch == "x86-64" || arch == "x86-64-v2" || arch == "x86-64-v3" ||
+         arch == "x86-64-v4";
+}
+
 bool runs_here(std::string_view arch) {
   if (arch == "x86-64-v3") return host_vector_bits() >= 256;
   if (arch == "x86-64-v4") return host_vector_bits() >= 512;
@@ -40,7 +45,7 @@ int usable_threads() {
 
 Result<Target> resolve_cpu_target(std::string_view text, int threads) {
   Target target;
-  if (text == "cpu") {
+  if (text == "cpu" || text == "cpu:host") {
     target.kind = TargetKind::cpu;
     target.arch = "host";
     target.vector_bits = host_vector_bits();
@@ -50,6 +55,11 @@ Result<Target> resolve_cpu_target(std::string_view text, int threads) {
     target = *parsed;
     if (target.kind != TargetKind::cpu) {
       return invalid_argument("target=" + std::string(text) + " is no CPU; cpu would fit");
+    }
+    if (!is_known(target.arch)) {
+      return invalid_argument("target=" + std::string(text) +
+                              " is not known to run here; cpu, cpu:x86-64-v2, cpu:x86-64-v3 or "
+                              "cpu:x86-64-v4 would fit");
     }
     if (!runs_here(target.arch)) {
       return invalid_argument("target=" + std::string(text) +

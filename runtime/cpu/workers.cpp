@@ -4,6 +4,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -57,7 +59,13 @@ struct Workers::State {
 };
 
 Workers::Workers(int threads) : state_(std::make_unique<State>()) {
-  for (int i = 1; i < threads; ++i) state_->threads.emplace_back([this] { state_->serve(); });
+  // A machine that has no more threads to give leaves the pool smaller; the caller's own always
+  // works.
+  try {
+    for (int i = 1; i < threads; ++i) state_->threads.emplace_back([this] { state_->serve(); });
+  } catch (const std::system_error&) {
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 Workers::~Workers() {

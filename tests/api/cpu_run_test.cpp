@@ -50,6 +50,39 @@ INSTANTIATE_TEST_SUITE_P(Schedules, CpuRun,
                                          "partition=flat blocks=7 reduce=kernel merge=mlo",
                                          "partition=flat blocks=7 reduce=last_block merge=lse"));
 
+// Written over the lengths after everything was placed: a length below zero is an empty row, as
+// zero is.
+TEST_P(CpuRun, TakesANegativeLengthForAnEmptyRow) {
+  RuntimeOwner runtime = open_runtime();
+  KernelOwner kernel;
+  DecodeCase step(kLengths);
+  ASSERT_TRUE(prepare(runtime.get(), "cpu", step.problem, GetParam(), &kernel).ok());
+  ASSERT_TRUE(step.attach(kernel.get()).ok());
+  step.kv_len[0] = -50;
+  step.kv_len[3] = -1;
+  ASSERT_TRUE(run(kernel.get(), step).ok());
+  const std::vector<float> out = step.out.values(), lse = step.lse.values();
+  for (const size_t row : {0, 3}) {
+    for (size_t head = 0; head < 4; ++head) {
+      EXPECT_EQ(lse[row * 4 + head], -INFINITY);
+      for (size_t d = 0; d < 32; ++d) EXPECT_EQ(out[(row * 4 + head) * 32 + d], 0.0f);
+    }
+  }
+}
+
+TEST(CpuTargetNames, AreRefusedWhereTheirInstructionsAreNotKnownToBeHere) {
+  RuntimeOwner runtime = open_runtime();
+  KernelOwner kernel;
+  const DecodeCase step(kLengths);
+  for (const char* name : {"cpu:znver4:512", "cpu:skylake-avx512:512", "cpu:nonsense:256"}) {
+    const Answer answer = prepare(runtime.get(), name, step.problem, nullptr, &kernel);
+    EXPECT_EQ(answer.status, SPLITKV_INVALID_ARGUMENT) << name;
+    EXPECT_TRUE(answer.says("cpu:x86-64-v3")) << answer;
+    EXPECT_NE(splitkv_supports(step.problem.c_str(), name, nullptr), SPLITKV_OK);
+  }
+  EXPECT_TRUE(prepare(runtime.get(), "cpu:host", step.problem, nullptr, &kernel).ok());
+}
+
 TEST(CpuRunStrides, OutAndLseMayBeStridedViewsAndTheGapsStay) {
   RuntimeOwner runtime = open_runtime();
   KernelOwner kernel;

@@ -62,7 +62,9 @@ TEST_F(PrepareWhen, ACallFailsNamesItKeepsTheCallersContextAndIsTriedAgain) {
                                     " (said by the stand-in)");
       EXPECT_EQ(kernel, nullptr);
       EXPECT_EQ(fake_cuda::live_modules(), 0);
-      if (!is_the_pop(failing)) EXPECT_EQ(fake_cuda::current_context(), context);
+      if (!is_the_pop(failing)) {
+        EXPECT_EQ(fake_cuda::current_context(), context);
+      }
     }
   }
   fake_cuda::make_current(context);
@@ -91,7 +93,9 @@ TEST_F(RunWhen, ACallFailsNamesItKeepsTheCallersContextAndALaterRunWorks) {
     const Answer answer = step.run();
     EXPECT_EQ(answer.status, SPLITKV_DEVICE_ERROR) << answer;
     EXPECT_TRUE(answer.says(manual_name(failing.name) + ": CUDA_ERROR_LAUNCH_FAILED")) << answer;
-    if (!is_the_pop(failing)) EXPECT_EQ(fake_cuda::current_context(), context);
+    if (!is_the_pop(failing)) {
+      EXPECT_EQ(fake_cuda::current_context(), context);
+    }
     fake_cuda::make_current(context);
     EXPECT_TRUE(step.run().ok());
     EXPECT_EQ(fake_cuda::current_context(), context);

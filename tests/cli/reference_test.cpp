@@ -122,10 +122,14 @@ TEST(Accuracy, TakesTheToleranceOfTheCoarsestType) {
 
 TEST(Accuracy, WidensByUlpsOfTheLargestLse) {
   const Tolerance fp32{1e-5, 1e-5, 4};
-  const std::array small = {1.0, -2.0, -kInfinity};
-  EXPECT_EQ(widened_for_lse_partials(fp32, small), fp32);
-  const std::array large = {1.0, -476.0};
-  EXPECT_EQ(widened_for_lse_partials(fp32, large).out_relative_l2, 4 * std::ldexp(1, -15));
+  // 2e-5 is within 4 ulp of 476, but not of 1: a row's own |lse| widens its limit, no other's.
+  const std::vector<double> out = {1, 1 + 2e-5}, expected = {1, 1};
+  const auto judged = [&](std::array<double, 2> lse) {
+    return compare({.out = out, .expected_out = expected, .dim = 1, .lse_natural = lse},
+                   widened_for_lse_partials(fp32));
+  };
+  EXPECT_TRUE(judged({1.0, -476.0}).ok());
+  EXPECT_FALSE(judged({-476.0, 1.0}).ok());
 }
 
 Accuracy judge_out(std::vector<double> out, std::vector<double> expected) {

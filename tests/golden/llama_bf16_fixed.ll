@@ -13,11 +13,13 @@ entry:
   %kv_lens = load ptr, ptr %kv_lens.field, align 8
   %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
   %kv_len.i32 = load i32, ptr %kv_len.at, align 4
-  %kv_len = sext i32 %kv_len.i32 to i64
+  %kv_len.stored = sext i32 %kv_len.i32 to i64
+  %larger = icmp sgt i64 %kv_len.stored, 0
+  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
   %kv_len.up = add i64 %kv_len, 63
   %tile.end = udiv i64 %kv_len.up, 64
-  %larger = icmp sgt i64 %tile.end, 1
-  %units = select i1 %larger, i64 %tile.end, i64 1
+  %larger.1 = icmp sgt i64 %tile.end, 1
+  %units = select i1 %larger.1, i64 %tile.end, i64 1
   %smaller = icmp slt i64 %splits, %units
   %active = select i1 %smaller, i64 %splits, i64 %units
   %takes_part = icmp slt i64 %split, %active
@@ -50,7 +52,9 @@ entry:
   %kv_lens = load ptr, ptr %kv_lens.field, align 8
   %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
   %kv_len.i32 = load i32, ptr %kv_len.at, align 4
-  %kv_len = sext i32 %kv_len.i32 to i64
+  %kv_len.stored = sext i32 %kv_len.i32 to i64
+  %larger = icmp sgt i64 %kv_len.stored, 0
+  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
   %kv_len.up = add i64 %kv_len, 63
   %tile.end = udiv i64 %kv_len.up, 64
   %k.row.field = getelementptr i8, ptr %args, i64 104
@@ -386,24 +390,24 @@ scored.body:
   %in_block = icmp slt <8 x i64> %key.in_block, %keys.splat
   %score.masked = select <8 x i1> %in_block, <8 x float> %product, <8 x float> splat (float 0xFFF0000000000000)
   store <8 x float> %score.masked, ptr %dots.at, align 4
-  %larger = fcmp ogt <8 x float> %score.masked, %score.largest
-  %score.largest.next = select <8 x i1> %larger, <8 x float> %score.masked, <8 x float> %score.largest
+  %larger.1 = fcmp ogt <8 x float> %score.masked, %score.largest
+  %score.largest.next = select <8 x i1> %larger.1, <8 x float> %score.masked, <8 x float> %score.largest
   %scored.next = add i64 %scored, 8
   br label %scored.head
 
 scored.done:
   %block.largest.upper = shufflevector <8 x float> %score.largest, <8 x float> poison, <8 x i32> <i32 4, i32 5, i32 6, i32 7, i32 poison, i32 poison, i32 poison, i32 poison>
-  %larger.1 = fcmp ogt <8 x float> %score.largest, %block.largest.upper
-  %block.largest.lanes = select <8 x i1> %larger.1, <8 x float> %score.largest, <8 x float> %block.largest.upper
+  %larger.2 = fcmp ogt <8 x float> %score.largest, %block.largest.upper
+  %block.largest.lanes = select <8 x i1> %larger.2, <8 x float> %score.largest, <8 x float> %block.largest.upper
   %block.largest.upper.1 = shufflevector <8 x float> %block.largest.lanes, <8 x float> poison, <8 x i32> <i32 2, i32 3, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison>
-  %larger.2 = fcmp ogt <8 x float> %block.largest.lanes, %block.largest.upper.1
-  %block.largest.lanes.1 = select <8 x i1> %larger.2, <8 x float> %block.largest.lanes, <8 x float> %block.largest.upper.1
+  %larger.3 = fcmp ogt <8 x float> %block.largest.lanes, %block.largest.upper.1
+  %block.largest.lanes.1 = select <8 x i1> %larger.3, <8 x float> %block.largest.lanes, <8 x float> %block.largest.upper.1
   %block.largest.upper.2 = shufflevector <8 x float> %block.largest.lanes.1, <8 x float> poison, <8 x i32> <i32 1, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison, i32 poison>
-  %larger.3 = fcmp ogt <8 x float> %block.largest.lanes.1, %block.largest.upper.2
-  %block.largest.lanes.2 = select <8 x i1> %larger.3, <8 x float> %block.largest.lanes.1, <8 x float> %block.largest.upper.2
+  %larger.4 = fcmp ogt <8 x float> %block.largest.lanes.1, %block.largest.upper.2
+  %block.largest.lanes.2 = select <8 x i1> %larger.4, <8 x float> %block.largest.lanes.1, <8 x float> %block.largest.upper.2
   %block.largest = extractelement <8 x float> %block.largest.lanes.2, i64 0
-  %larger.4 = fcmp ogt float %block.largest, %m.before
-  %m.next = select i1 %larger.4, float %block.largest, float %m.before
+  %larger.5 = fcmp ogt float %block.largest, %m.before
+  %m.next = select i1 %larger.5, float %block.largest, float %m.before
   %m.is_empty = fcmp oeq float %m.next, 0xFFF0000000000000
   %m.base = select i1 %m.is_empty, float 0.0, float %m.next
   br label %weighed.head
@@ -420,8 +424,8 @@ weighed.body:
   %m.base.first = insertelement <8 x float> poison, float %m.base, i64 0
   %m.base.splat = shufflevector <8 x float> %m.base.first, <8 x float> poison, <8 x i32> zeroinitializer
   %score.less = fsub <8 x float> %score, %m.base.splat
-  %larger.5 = fcmp ogt <8 x float> %score.less, splat (float -126.0)
-  %exponent.clamped = select <8 x i1> %larger.5, <8 x float> %score.less, <8 x float> splat (float -126.0)
+  %larger.6 = fcmp ogt <8 x float> %score.less, splat (float -126.0)
+  %exponent.clamped = select <8 x i1> %larger.6, <8 x float> %score.less, <8 x float> splat (float -126.0)
   %rounding = fadd <8 x float> %exponent.clamped, splat (float 0x4168000000000000)
   %whole.bits = bitcast <8 x float> %rounding to <8 x i32>
   %whole = fsub <8 x float> %rounding, splat (float 0x4168000000000000)
@@ -447,8 +451,8 @@ weighed.body:
 weighed.done:
   %block.sum = call reassoc float @llvm.vector.reduce.fadd.v8f32(float -0.0, <8 x float> %weight.sum)
   %m.less = fsub float %m.before, %m.base
-  %larger.6 = fcmp ogt float %m.less, -126.0
-  %exponent.clamped.1 = select i1 %larger.6, float %m.less, float -126.0
+  %larger.7 = fcmp ogt float %m.less, -126.0
+  %exponent.clamped.1 = select i1 %larger.7, float %m.less, float -126.0
   %rounding.1 = fadd float %exponent.clamped.1, 0x4168000000000000
   %whole.bits.1 = bitcast float %rounding.1 to i32
   %whole.1 = fsub float %rounding.1, 0x4168000000000000
@@ -1093,14 +1097,16 @@ entry:
   %kv_lens = load ptr, ptr %kv_lens.field, align 8
   %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
   %kv_len.i32 = load i32, ptr %kv_len.at, align 4
-  %kv_len = sext i32 %kv_len.i32 to i64
+  %kv_len.stored = sext i32 %kv_len.i32 to i64
+  %larger = icmp sgt i64 %kv_len.stored, 0
+  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
   %kv_len.up = add i64 %kv_len, 63
   %tile.end = udiv i64 %kv_len.up, 64
   %splits.i32.field = getelementptr i8, ptr %args, i64 220
   %splits.i32 = load i32, ptr %splits.i32.field, align 4
   %splits = sext i32 %splits.i32 to i64
-  %larger = icmp sgt i64 %tile.end, 1
-  %units = select i1 %larger, i64 %tile.end, i64 1
+  %larger.1 = icmp sgt i64 %tile.end, 1
+  %units = select i1 %larger.1, i64 %tile.end, i64 1
   %smaller = icmp slt i64 %splits, %units
   %active = select i1 %smaller, i64 %splits, i64 %units
   %first_slot = mul i64 %block, %splits

@@ -23,16 +23,18 @@ row.body:
   %kv_lens = load ptr, ptr %kv_lens.field, align 8
   %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %row
   %kv_len.i32 = load i32, ptr %kv_len.at, align 4
-  %kv_len = sext i32 %kv_len.i32 to i64
+  %kv_len.stored = sext i32 %kv_len.i32 to i64
+  %larger = icmp sgt i64 %kv_len.stored, 0
+  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
   %difference = sub i64 %kv_len, 100
-  %larger = icmp sgt i64 %difference, 0
-  %larger.one = select i1 %larger, i64 %difference, i64 0
+  %larger.1 = icmp sgt i64 %difference, 0
+  %larger.one = select i1 %larger.1, i64 %difference, i64 0
   %kv_len.up = add i64 %kv_len, 31
   %tile.end = udiv i64 %kv_len.up, 32
   %tile.first = udiv i64 %larger.one, 32
   %tiles = sub i64 %tile.end, %tile.first
-  %larger.1 = icmp sgt i64 %tiles, 1
-  %units = select i1 %larger.1, i64 %tiles, i64 1
+  %larger.2 = icmp sgt i64 %tiles, 1
+  %units = select i1 %larger.2, i64 %tiles, i64 1
   %row_start.past = add i64 %row_start, %units
   %row.is_before = icmp slt i64 %row, 0
   %total_units.next = add i64 %total_units, %units
@@ -69,19 +71,21 @@ batch_row.body:
   %kv_lens.1 = load ptr, ptr %kv_lens.field.1, align 8
   %kv_len.at.1 = getelementptr i32, ptr %kv_lens.1, i64 %batch_row
   %kv_len.i32.1 = load i32, ptr %kv_len.at.1, align 4
-  %kv_len.1 = sext i32 %kv_len.i32.1 to i64
+  %kv_len.stored.1 = sext i32 %kv_len.i32.1 to i64
+  %larger.3 = icmp sgt i64 %kv_len.stored.1, 0
+  %kv_len.1 = select i1 %larger.3, i64 %kv_len.stored.1, i64 0
   %difference.1 = sub i64 %kv_len.1, 100
-  %larger.2 = icmp sgt i64 %difference.1, 0
-  %larger.one.1 = select i1 %larger.2, i64 %difference.1, i64 0
+  %larger.4 = icmp sgt i64 %difference.1, 0
+  %larger.one.1 = select i1 %larger.4, i64 %difference.1, i64 0
   %kv_len.up.1 = add i64 %kv_len.1, 31
   %tile.end.1 = udiv i64 %kv_len.up.1, 32
   %tile.first.1 = udiv i64 %larger.one.1, 32
   %tiles.1 = sub i64 %tile.end.1, %tile.first.1
-  %larger.3 = icmp sgt i64 %tiles.1, 1
-  %units.1 = select i1 %larger.3, i64 %tiles.1, i64 1
+  %larger.5 = icmp sgt i64 %tiles.1, 1
+  %units.1 = select i1 %larger.5, i64 %tiles.1, i64 1
   %row.end = add i64 %row.start, %units.1
-  %larger.4 = icmp sgt i64 %block.first_unit, %row.start
-  %meet.begin = select i1 %larger.4, i64 %block.first_unit, i64 %row.start
+  %larger.6 = icmp sgt i64 %block.first_unit, %row.start
+  %meet.begin = select i1 %larger.6, i64 %block.first_unit, i64 %row.start
   %smaller.3 = icmp slt i64 %block.first_unit.1, %row.end
   %meet.end = select i1 %smaller.3, i64 %block.first_unit.1, i64 %row.end
   %meets = icmp slt i64 %meet.begin, %meet.end
@@ -106,8 +110,8 @@ in_row.body:
   %units.before = mul i64 %in_row, %units.1
   %first_unit = add i64 %row.start, %units.before
   %tile.low = sub i64 %meet.begin, %first_unit
-  %larger.5 = icmp sgt i64 %tile.low, 0
-  %piece.first = select i1 %larger.5, i64 %tile.low, i64 0
+  %larger.7 = icmp sgt i64 %tile.low, 0
+  %piece.first = select i1 %larger.7, i64 %tile.low, i64 0
   %tile.high = sub i64 %meet.end, %first_unit
   %smaller.4 = icmp slt i64 %tile.high, %tiles.1
   %piece.end = select i1 %smaller.4, i64 %tile.high, i64 %tiles.1
@@ -158,10 +162,12 @@ entry:
   %kv_lens = load ptr, ptr %kv_lens.field, align 8
   %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
   %kv_len.i32 = load i32, ptr %kv_len.at, align 4
-  %kv_len = sext i32 %kv_len.i32 to i64
+  %kv_len.stored = sext i32 %kv_len.i32 to i64
+  %larger = icmp sgt i64 %kv_len.stored, 0
+  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
   %difference = sub i64 %kv_len, 100
-  %larger = icmp sgt i64 %difference, 0
-  %larger.one = select i1 %larger, i64 %difference, i64 0
+  %larger.1 = icmp sgt i64 %difference, 0
+  %larger.one = select i1 %larger.1, i64 %difference, i64 0
   %kv_len.up = add i64 %kv_len, 31
   %tile.end = udiv i64 %kv_len.up, 32
   %tile.first = udiv i64 %larger.one, 32
@@ -294,8 +300,8 @@ tile.head:
 tile.body:
   %tile.absolute = add i64 %tile.first, %tile
   %tile.begin = mul i64 %tile.absolute, 32
-  %larger.1 = icmp sgt i64 %tile.begin, %larger.one
-  %keys.begin = select i1 %larger.1, i64 %tile.begin, i64 %larger.one
+  %larger.2 = icmp sgt i64 %tile.begin, %larger.one
+  %keys.begin = select i1 %larger.2, i64 %tile.begin, i64 %larger.one
   %tile.end.1 = add i64 %tile.begin, 32
   %smaller = icmp slt i64 %tile.end.1, %kv_len
   %keys.end = select i1 %smaller, i64 %tile.end.1, i64 %kv_len
@@ -483,8 +489,8 @@ scored.body:
   %tanh.near = fmul <4 x float> %single, %near.factor
   %x.size = call <4 x float> @llvm.fabs.v4f32(<4 x float> %single)
   %x.twice = fadd <4 x float> %x.size, %x.size
-  %larger.2 = fcmp ogt <4 x float> %x.twice, splat (float 0xC055D589E0000000)
-  %exponent.clamped = select <4 x i1> %larger.2, <4 x float> %x.twice, <4 x float> splat (float 0xC055D589E0000000)
+  %larger.3 = fcmp ogt <4 x float> %x.twice, splat (float 0xC055D589E0000000)
+  %exponent.clamped = select <4 x i1> %larger.3, <4 x float> %x.twice, <4 x float> splat (float 0xC055D589E0000000)
   %smaller.5 = fcmp olt <4 x float> %exponent.clamped, splat (float 0x40562E42E0000000)
   %exponent.clamped.1 = select <4 x i1> %smaller.5, <4 x float> %exponent.clamped, <4 x float> splat (float 0x40562E42E0000000)
   %exponent.log2 = fmul <4 x float> %exponent.clamped.1, splat (float 0x3FF7154760000000)
@@ -517,6 +523,11 @@ scored.body:
   %tanh = select <4 x i1> %is.near, <4 x float> %tanh.near, <4 x float> %tanh.far
   %real = fpext <4 x float> %tanh to <4 x double>
   %product.1 = fmul <4 x double> %real, splat (double 0x4045A3F2EED8CACE)
+  %score.single = fptrunc <4 x double> %product.1 to <4 x float>
+  %score.rounded = fpext <4 x float> %score.single to <4 x double>
+  %score.size = call <4 x double> @llvm.fabs.v4f64(<4 x double> %product.1)
+  %score.is_small = fcmp olt <4 x double> %score.size, splat (double 0x4130000000000000)
+  %score.settled = select <4 x i1> %score.is_small, <4 x double> %product.1, <4 x double> %score.rounded
   %keys.first = insertelement <4 x i64> poison, i64 %keys, i64 0
   %keys.splat = shufflevector <4 x i64> %keys.first, <4 x i64> poison, <4 x i32> zeroinitializer
   %in_block = icmp slt <4 x i64> %key.in_block, %keys.splat
@@ -528,24 +539,24 @@ scored.body:
   %difference.1.splat = shufflevector <4 x i64> %difference.1.first, <4 x i64> poison, <4 x i32> zeroinitializer
   %less = icmp slt <4 x i64> %difference.1.splat, %key_pos
   %visible = and <4 x i1> %in_block, %less
-  %score.masked = select <4 x i1> %visible, <4 x double> %product.1, <4 x double> splat (double 0xFFF0000000000000)
+  %score.masked = select <4 x i1> %visible, <4 x double> %score.settled, <4 x double> splat (double 0xFFF0000000000000)
   store <4 x double> %score.masked, ptr %dots.at, align 8
-  %larger.3 = fcmp ogt <4 x double> %score.masked, %score.largest
-  %score.largest.next = select <4 x i1> %larger.3, <4 x double> %score.masked, <4 x double> %score.largest
+  %larger.4 = fcmp ogt <4 x double> %score.masked, %score.largest
+  %score.largest.next = select <4 x i1> %larger.4, <4 x double> %score.masked, <4 x double> %score.largest
   %scored.next = add i64 %scored, 4
   br label %scored.head
 
 scored.done:
   %block.largest.upper = shufflevector <4 x double> %score.largest, <4 x double> poison, <4 x i32> <i32 2, i32 3, i32 poison, i32 poison>
-  %larger.4 = fcmp ogt <4 x double> %score.largest, %block.largest.upper
-  %block.largest.lanes = select <4 x i1> %larger.4, <4 x double> %score.largest, <4 x double> %block.largest.upper
+  %larger.5 = fcmp ogt <4 x double> %score.largest, %block.largest.upper
+  %block.largest.lanes = select <4 x i1> %larger.5, <4 x double> %score.largest, <4 x double> %block.largest.upper
   %block.largest.upper.1 = shufflevector <4 x double> %block.largest.lanes, <4 x double> poison, <4 x i32> <i32 1, i32 poison, i32 poison, i32 poison>
-  %larger.5 = fcmp ogt <4 x double> %block.largest.lanes, %block.largest.upper.1
-  %block.largest.lanes.1 = select <4 x i1> %larger.5, <4 x double> %block.largest.lanes, <4 x double> %block.largest.upper.1
+  %larger.6 = fcmp ogt <4 x double> %block.largest.lanes, %block.largest.upper.1
+  %block.largest.lanes.1 = select <4 x i1> %larger.6, <4 x double> %block.largest.lanes, <4 x double> %block.largest.upper.1
   %block.largest = extractelement <4 x double> %block.largest.lanes.1, i64 0
   %block.largest.single = fptrunc double %block.largest to float
-  %larger.6 = fcmp ogt float %block.largest.single, %m.before
-  %m.next = select i1 %larger.6, float %block.largest.single, float %m.before
+  %larger.7 = fcmp ogt float %block.largest.single, %m.before
+  %m.next = select i1 %larger.7, float %block.largest.single, float %m.before
   %m.is_empty = fcmp oeq float %m.next, 0xFFF0000000000000
   %m.base = select i1 %m.is_empty, float 0.0, float %m.next
   %m.real = fpext float %m.base to double
@@ -564,8 +575,8 @@ weighed.body:
   %m.real.splat = shufflevector <4 x double> %m.real.first, <4 x double> poison, <4 x i32> zeroinitializer
   %score.less = fsub <4 x double> %score, %m.real.splat
   %exponent.1 = fptrunc <4 x double> %score.less to <4 x float>
-  %larger.7 = fcmp ogt <4 x float> %exponent.1, splat (float -126.0)
-  %exponent.clamped.2 = select <4 x i1> %larger.7, <4 x float> %exponent.1, <4 x float> splat (float -126.0)
+  %larger.8 = fcmp ogt <4 x float> %exponent.1, splat (float -126.0)
+  %exponent.clamped.2 = select <4 x i1> %larger.8, <4 x float> %exponent.1, <4 x float> splat (float -126.0)
   %rounding.1 = fadd <4 x float> %exponent.clamped.2, splat (float 0x4168000000000000)
   %whole.bits.1 = bitcast <4 x float> %rounding.1 to <4 x i32>
   %whole.1 = fsub <4 x float> %rounding.1, splat (float 0x4168000000000000)
@@ -591,8 +602,8 @@ weighed.body:
 weighed.done:
   %block.sum = call reassoc float @llvm.vector.reduce.fadd.v4f32(float -0.0, <4 x float> %weight.sum)
   %m.less = fsub float %m.before, %m.base
-  %larger.8 = fcmp ogt float %m.less, -126.0
-  %exponent.clamped.3 = select i1 %larger.8, float %m.less, float -126.0
+  %larger.9 = fcmp ogt float %m.less, -126.0
+  %exponent.clamped.3 = select i1 %larger.9, float %m.less, float -126.0
   %rounding.2 = fadd float %exponent.clamped.3, 0x4168000000000000
   %whole.bits.2 = bitcast float %rounding.2 to i32
   %whole.2 = fsub float %rounding.2, 0x4168000000000000
@@ -1266,6 +1277,7 @@ row.done:
   ret void
 }
 
+declare <4 x double> @llvm.fabs.v4f64(<4 x double>)
 declare <4 x double> @llvm.fmuladd.v4f64(<4 x double>, <4 x double>, <4 x double>)
 declare <4 x float> @llvm.copysign.v4f32(<4 x float>, <4 x float>)
 declare <4 x float> @llvm.fabs.v4f32(<4 x float>)

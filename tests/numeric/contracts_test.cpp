@@ -207,6 +207,20 @@ TEST(Accuracy, Fp32HoldsForLargeScoresThatAreNearlyEqual) {
   }
 }
 
+// Far beyond what a model brings: the largest score takes all the weight, and nothing is lost or
+// NaN.
+TEST(Accuracy, HugeScoresStayFinite) {
+  for (const char* scale : {"1e6", "1e9", "1e12", "-1e12"}) {
+    for (const char* type : {"fp32", "bf16"}) {
+      for (const char* merge : {"mlo", "lse"}) {
+        expect_right(
+            fmt::format("q={} heads=2 dim=64 scale={} lse=natural merge={}", type, scale, merge),
+            "partition=fixed splits=3 tile=32", {100, 1, 37});
+      }
+    }
+  }
+}
+
 TEST(Growth, EveryLengthOfAGrowingSequence) {
   // The library's own choice of schedule, made once, serves every length.
   std::vector<int32_t> lengths;

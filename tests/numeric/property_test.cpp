@@ -163,7 +163,9 @@ TEST(Property, RandomLegalTriplesMeetTheAccuracyContract) {
       "%d cases on %s, %d with two or more non-empty partials, worst error %.2f of its limit\n",
       cases, test_device().c_str(), several_partials, worst);
   for (const auto& [word, count] : words) std::printf("  %s: %d\n", word.c_str(), count);
-  if (cases >= 100) EXPECT_GE(2 * several_partials, cases);
+  if (cases >= 100) {
+    EXPECT_GE(2 * several_partials, cases);
+  }
 }
 
 // ---- any tree over any division of the keys

@@ -43,8 +43,8 @@ Judged judge_inputs(const std::string& device, const Problem& problem, const std
   const bool lse_partials = tool::count_partials(problem, *chosen, inputs.kv_len).partials > 0 &&
                             exchanged_merge(problem, *chosen) == Merge::lse;
   const tool::Expected expected = tool::expect_from_reference(problem, inputs);
-  judged.accuracy = tool::judge(problem, judged.execution, expected,
-                                tool::tolerance_of(problem, lse_partials, expected));
+  judged.accuracy =
+      tool::judge(problem, judged.execution, expected, tool::tolerance_of(problem, lse_partials));
   return judged;
 }
 

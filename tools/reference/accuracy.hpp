@@ -14,6 +14,8 @@ struct Tolerance {
   double lse_absolute =
       0;  // each row's limit is max(lse_absolute, lse_ulp ulp of its |lse| in fp32)
   double lse_ulp = 0;
+  double out_lse_ulp = 0;  // each row's out limit is max(out_relative_l2, out_lse_ulp ulp of its
+                           // natural |lse| in fp32)
 
   bool operator==(const Tolerance&) const = default;
 };
@@ -22,21 +24,21 @@ struct Tolerance {
 // where all are fp32, else 1e-3, and 4 ulp in either case.
 Tolerance tolerance_for(std::span<const Element> types);
 
-// Partials exchanged as (S, o) carry the rounding of S into every weight: the out limit becomes at
-// least 4 ulp of the largest finite |lse| among `lse`.
-Tolerance widened_for_lse_partials(Tolerance tolerance, std::span<const double> lse);
+// Partials exchanged as (S, o) carry the rounding of S into every weight: a row's out limit becomes
+// at least 4 ulp of its own |lse|.
+Tolerance widened_for_lse_partials(Tolerance tolerance);
 
 // The distance from |value|, as a float, to the next float above it.
 double ulp_fp32(double value);
 
 struct Accuracy {
-  double out_relative_l2 = 0;  // the worst row's; infinity for a NaN, or for anything but 0 where
-                               // the expected row is 0
-  int64_t out_worst_row = 0;   // (batch row * heads + head)
-  double lse_error = 0;        // absolute, of the row worst against its limit; infinity for a NaN
-                               // or a wrong infinity
+  double out_relative_l2 = 0;  // of the row worst against its limit; infinity for a NaN, or for
+                               // anything but 0 where the expected row is 0
+  int64_t out_worst_row = 0;  // (batch row * heads + head)
+  double lse_error = 0;       // absolute, of the row worst against its limit; infinity for a NaN
+                              // or a wrong infinity
   int64_t lse_worst_row = 0;
-  double out_limit = 0;  // what was allowed
+  double out_limit = 0;  // what was allowed in that row
   double lse_limit = 0;  // what was allowed in that row
   bool out_ok = true;
   bool lse_ok = true;  // also true when no lse was compared
@@ -53,6 +55,8 @@ struct Comparison {
   std::span<const double> lse;
   std::span<const double> expected_lse;
   int64_t dim = 1;
+  // [rows], natural: for limits that widen with |lse|. Empty: they do not.
+  std::span<const double> lse_natural = {};
 };
 
 Accuracy compare(const Comparison& comparison, const Tolerance& tolerance);

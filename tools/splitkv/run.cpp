@@ -88,7 +88,7 @@ Result<int> run_variant(const RunOptions& options, Place& place, const std::stri
       partials.partials > 0 && exchanged_merge(problem, *schedule) == Merge::lse;
   int status = kExitOk;
   for (const Expected& wanted : expected) {
-    const reference::Tolerance tolerance = tolerance_of(problem, lse_partials, wanted);
+    const reference::Tolerance tolerance = tolerance_of(problem, lse_partials);
     const Judged judged{wanted, tolerance, judge(problem, *execution, wanted, tolerance)};
     print_judged(judged, *execution);
     if (!judged.accuracy.ok() || !execution->repeatable) status = kExitCheckFailed;
@@ -160,7 +160,7 @@ void add_run(CLI::App& app, int& status) {
   verb->add_option("problem", options->problem.text,
                    "the problem; beside --model, words that override what it derives");
   verb->add_option("--model", options->problem.model, "a Hugging Face config.json, or its folder");
-  verb->add_option("--batch", options->batch, "batch rows");
+  verb->add_option("--batch", options->batch, "batch rows")->check(CLI::Range(1, 2147483647));
   verb->add_option("--kv-len", options->kv_len, "tokens: one for all rows, or one a row")
       ->delimiter(',')
       ->allow_extra_args(false);
