@@ -100,9 +100,10 @@ SPLITKV_API splitkv_status splitkv_open(const splitkv_options* options, splitkv_
 /* Kernels outlive their runtime: each holds what it needs. NULL is allowed. */
 SPLITKV_API void splitkv_close(splitkv_runtime* runtime);
 
-/* Microseconds; asks no device. target: "cuda:sm_90a", "cpu", "cpu:x86-64-v3", ... SPLITKV_OK when
- * the problem can be prepared there; SPLITKV_UNSUPPORTED with rule, field, value, limit and what
- * would fit in the message; SPLITKV_INVALID_ARGUMENT when a text does not parse. */
+/* Microseconds; asks no device (a CPU target is held against this machine's own). target:
+ * "cuda:sm_90a", "cpu", "cpu:x86-64-v3", ... SPLITKV_OK when the problem can be prepared there;
+ * SPLITKV_UNSUPPORTED with rule, field, value, limit and what would fit in the message;
+ * SPLITKV_INVALID_ARGUMENT when a text does not parse. */
 SPLITKV_API splitkv_status splitkv_supports(const char* problem, const char* target,
                                             splitkv_message* message);
 
@@ -118,12 +119,12 @@ typedef struct splitkv_workload {
 } splitkv_workload;
 
 /* Compiles (or finds in memory) and loads the kernels of `problem` on `device`: "cuda:0" (an
- * ordinal), "cpu", or "cpu:x86-64-v2", -v3, -v4 (":128" and the like after it override the vector width). schedule: NULL for the library's
- * choice, a full schedule text, or some of its words ("splits=7"), the others being the library's
- * choice. splits=N where that choice is flat means partition=fixed; a partition named without its
- * splits or blocks keeps about the grid of the library's choice. The environment variable
- * SPLITKV_SCHEDULE overrides when `schedule` is NULL. Afterwards nothing is lazy: functions are
- * loaded and attributes set. */
+ * ordinal), "cpu", or "cpu:x86-64-v2", -v3, -v4 (":128" and the like after it override the vector
+ * width). schedule: NULL for the library's choice, a full schedule text, or some of its words
+ * ("splits=7"), the others being the library's choice. splits=N where that choice is flat means
+ * partition=fixed; a partition named without its splits or blocks keeps about the grid of the
+ * library's choice. The environment variable SPLITKV_SCHEDULE overrides when `schedule` is NULL.
+ * Afterwards nothing is lazy: functions are loaded and attributes set. */
 SPLITKV_API splitkv_status splitkv_prepare(splitkv_runtime* runtime, const char* device,
                                            const char* problem, const splitkv_workload* workload,
                                            const char* schedule, splitkv_kernel** kernel,
@@ -202,8 +203,8 @@ typedef struct splitkv_args {
 
 /* Launches on the stream and returns: never compiles, tunes, allocates or synchronises. On the CPU
  * it returns when the result is there; stream must be NULL. Every element of out and lse is
- * written: rows without keys get out = 0, lse = -inf. Trusted, not checked: kv_len within the
- * allocation, page ids in range, finite keys inside a row's interval. */
+ * written: rows without keys get out = 0, lse = -inf. A kv_len below 0 counts as 0. Trusted, not
+ * checked: kv_len within the allocation, page ids in range, finite keys inside a row's interval. */
 SPLITKV_API splitkv_status splitkv_run(const splitkv_kernel* kernel, const splitkv_binding* binding,
                                        const splitkv_args* args, void* stream,
                                        splitkv_message* message);
@@ -222,7 +223,7 @@ typedef struct splitkv_kernel_info {
   /* Owned by the kernel, valid while it lives. */
   const char* problem;  /* canonical text */
   const char* schedule; /* canonical text */
-  const char* target;   /* "cuda:sm_90a", "cpu:host" ... */
+  const char* target;   /* "cuda:sm_90a", "cpu:host:256" ... */
   const char* why;      /* why this schedule */
   const char* source;   /* emitted CUDA C++ or LLVM IR */
   const char* key;      /* digest of everything that changes the compiled bytes */
