@@ -34,9 +34,9 @@ double ulp_fp32(double value);
 struct Accuracy {
   double out_relative_l2 = 0;  // of the row worst against its limit; infinity for a NaN, or for
                                // anything but 0 where the expected row is 0
-  int64_t out_worst_row = 0;  // (batch row * heads + head)
-  double lse_error = 0;       // absolute, of the row worst against its limit; infinity for a NaN
-                              // or a wrong infinity
+  int64_t out_worst_row = 0;   // (batch row * heads + head)
+  double lse_error = 0;        // absolute, of the row worst against its limit; infinity for a NaN
+                               // or a wrong infinity
   int64_t lse_worst_row = 0;
   double out_limit = 0;  // what was allowed in that row
   double lse_limit = 0;  // what was allowed in that row
