@@ -63,9 +63,9 @@ class CudaMemory final : public DeviceMemory {
     if (const Outcome poisoned = poison(buffer); !poisoned) return poisoned.error();
     return buffer;
   }
-  Outcome copy_in(const Buffer& to, const void* from, size_t bytes) override {
+  Outcome copy_in(const Buffer& to, const void* from, size_t bytes, size_t at) override {
     if (bytes == 0) return Unit{};
-    return outcome("cuMemcpyHtoD", driver_.cuMemcpyHtoD(address(to), from, bytes));
+    return outcome("cuMemcpyHtoD", driver_.cuMemcpyHtoD(address(to) + at, from, bytes));
   }
   Outcome copy_out(void* to, const Buffer& from, size_t bytes) override {
     if (bytes == 0) return Unit{};

@@ -26,8 +26,8 @@ class HostMemory final : public DeviceMemory {
     std::memset(data, 0xff, rounded);
     return Buffer(this, data, bytes);
   }
-  Outcome copy_in(const Buffer& to, const void* from, size_t bytes) override {
-    if (bytes > 0) std::memcpy(to.data(), from, bytes);
+  Outcome copy_in(const Buffer& to, const void* from, size_t bytes, size_t at) override {
+    if (bytes > 0) std::memcpy(static_cast<char*>(to.data()) + at, from, bytes);
     return Unit{};
   }
   Outcome copy_out(void* to, const Buffer& from, size_t bytes) override {

@@ -49,7 +49,8 @@ class DeviceMemory {
 
   // Every byte is 0xff, which is a NaN in every floating type, until something is written.
   virtual Result<Buffer> allocate(size_t bytes) = 0;
-  virtual Outcome copy_in(const Buffer& to, const void* from, size_t bytes) = 0;
+  // To `at` bytes from the buffer's start.
+  virtual Outcome copy_in(const Buffer& to, const void* from, size_t bytes, size_t at = 0) = 0;
   virtual Outcome copy_out(void* to, const Buffer& from, size_t bytes) = 0;
   virtual Outcome poison(const Buffer& buffer) = 0;  // 0xff again
 

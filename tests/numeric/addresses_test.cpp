@@ -1,0 +1,126 @@
+// Where keys lie: page lists found through offsets, and batch rows more than 2^31 elements apart.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "compiler/text.hpp"
+#include "runtime/splitkv.hpp"
+#include "tests/numeric/test_device.hpp"
+#include "tools/splitkv/device_memory.hpp"
+#include "tools/splitkv/kv_image.hpp"
+#include "tools/splitkv/verdict.hpp"
+
+namespace splitkv {
+namespace {
+
+using tool::Buffer;
+
+// One run of a problem on tensors that the test placed itself.
+class Step {
+ public:
+  Step(const std::string& problem, const std::vector<int32_t>& kv_len)
+      : problem_(*parse_problem(problem)),
+        inputs_(tool::generate_inputs(problem_, kv_len, 21)),
+        memory_(std::move(*tool::open_device_memory(testing_support::test_device()))),
+        kernel_(runtime_.prepare(testing_support::test_device(), problem, {},
+                                 "partition=flat blocks=5 reduce=last_block tile=16")) {}
+
+  const tool::Inputs& inputs() const { return inputs_; }
+  const Problem& problem() const { return problem_; }
+  const Kernel& kernel() const { return kernel_; }
+
+  Buffer reserve(size_t bytes) { return std::move(*memory_->allocate(bytes)); }
+  void copy(const Buffer& to, const void* from, size_t bytes, size_t at = 0) {
+    ASSERT_TRUE(memory_->copy_in(to, from, bytes, at).ok());
+  }
+  template <class T>
+  Buffer place(const std::vector<T>& values) {
+    Buffer buffer = reserve(values.size() * sizeof(T));
+    copy(buffer, values.data(), values.size() * sizeof(T));
+    return buffer;
+  }
+
+  // `args`: page table fields, if any; the rest is filled in here.
+  void expect_right(const splitkv_tensors& tensors, splitkv_args args) {
+    const int64_t rows = inputs_.batch * problem_.q_heads;
+    const Buffer q = place(inputs_.q), kv_len = place(inputs_.kv_len);
+    const Buffer out = reserve(size_t(rows * problem_.dim_v) * sizeof(float));
+    const Buffer lse = reserve(size_t(rows) * sizeof(float));
+    const auto sizes = kernel_.sizes(inputs_.batch);
+    const Buffer scratch = reserve(sizes.scratch_bytes), state = reserve(sizes.state_bytes);
+    kernel_.state_init(state.data(), sizes.state_bytes);
+    args.batch = inputs_.batch;
+    args.q = q.data();
+    args.out = out.data();
+    args.lse = static_cast<float*>(lse.data());
+    args.kv_len = static_cast<const int32_t*>(kv_len.data());
+    args.scratch = scratch.data();
+    args.scratch_bytes = sizes.scratch_bytes;
+    args.state = state.data();
+    args.state_bytes = sizes.state_bytes;
+    kernel_.run(kernel_.bind(tensors), args);
+
+    tool::Execution execution;
+    execution.out.resize(size_t(rows * problem_.dim_v));
+    execution.lse.resize(size_t(rows));
+    ASSERT_TRUE(memory_->copy_out(execution.out.data(), out, out.bytes()).ok());
+    ASSERT_TRUE(memory_->copy_out(execution.lse.data(), lse, lse.bytes()).ok());
+    const tool::Expected expected = tool::expect_from_reference(problem_, inputs_);
+    const auto accuracy =
+        tool::judge(problem_, execution, expected, tool::tolerance_of(problem_, false));
+    EXPECT_TRUE(accuracy.ok()) << accuracy.out_relative_l2 << ", lse " << accuracy.lse_error;
+  }
+
+ private:
+  Runtime runtime_;
+  Problem problem_;
+  tool::Inputs inputs_;
+  std::unique_ptr<tool::DeviceMemory> memory_;
+  Kernel kernel_;
+};
+
+TEST(Addresses, PageListsAreFoundThroughOffsets) {
+  Step step("q=bf16 out=fp32 heads=4/2 dim=64 kv_layout=paged:16:hnd lse=natural",
+            {40, 0, 200, 17});
+  const tool::KvImage image = tool::lay_out(step.problem(), step.inputs(), 4);
+  // The rows' lists in reverse order, without the unused slots between them.
+  std::vector<int32_t> lists;
+  std::vector<int64_t> offsets(4);
+  for (int row = 3; row >= 0; --row) {
+    offsets[size_t(row)] = int64_t(lists.size());
+    const auto list = image.page_table.begin() + row * image.page_table_stride;
+    lists.insert(lists.end(), list, list + (step.inputs().kv_len[size_t(row)] + 15) / 16);
+  }
+  const Buffer k = step.place(image.k), v = step.place(image.v);
+  const Buffer table = step.place(lists), starts = step.place(offsets);
+  splitkv_tensors tensors = step.kernel().dense_strides(0);
+  tensors.k = k.data();
+  tensors.v = v.data();
+  auto args = sized<splitkv_args>();
+  args.page_table = static_cast<const int32_t*>(table.data());
+  args.page_offset = static_cast<const int64_t*>(starts.data());
+  step.expect_right(tensors, args);
+}
+
+TEST(Addresses, BatchRowsMayLieMoreThan2To31ElementsApart) {
+  Step step("q=bf16 out=fp32 heads=2/1 dim=64 lse=natural", {40, 33});
+  const int64_t apart = (int64_t(1) << 31) + 64;  // elements
+  const size_t row_bytes = step.inputs().k.size() / 2;
+  // Rows of K and of V in one allocation: the second rows lie 4 GiB behind the first.
+  const Buffer cache = step.reserve(size_t(apart) * 2 + 2 * row_bytes);
+  const auto place = [&](const std::vector<std::byte>& tensor, size_t at) {
+    step.copy(cache, tensor.data(), row_bytes, at);
+    step.copy(cache, tensor.data() + row_bytes, row_bytes, at + size_t(apart) * 2);
+  };
+  place(step.inputs().k, 0);
+  place(step.inputs().v, row_bytes);
+  splitkv_tensors tensors = step.kernel().dense_strides(step.inputs().capacity);
+  tensors.k = cache.data();
+  tensors.v = static_cast<const char*>(cache.data()) + row_bytes;
+  tensors.k_stride_block = tensors.v_stride_block = apart;
+  step.expect_right(tensors, sized<splitkv_args>());
+}
+
+}  // namespace
+}  // namespace splitkv
