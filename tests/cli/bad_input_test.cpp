@@ -37,6 +37,7 @@ TEST(BadInput, OfOptionsIsNamed) {
       {{"run", kGood, "--kv-len", "4294967296"}, {"--kv-len=4294967296", "2147483647"}},
       {{"run", kGood, "--kv-len", "1,2", "--batch", "3"}, {"--batch=3", "2 lengths"}},
       {{"run", kGood, "--kv-len", "1", "--batch", "-2"}, {"--batch=-2", "1 or more"}},
+      {{"run", kGood, "--kv-len", "1", "--batch", "0"}, {"--batch=0", "1 or more"}},
       {{"run", kGood, "--kv-len", "1", "--repeat", "0"}, {"--repeat=0", "1 or more"}},
       {{"run", kGood, "--kv-len", "1", "--merge", "sum"}, {"--merge=sum", "mlo, lse"}},
       {{"run", kGood, "--kv-len", "1", "--target", "tpu"}, {"--target=tpu", "cpu", "cuda"}},

@@ -160,7 +160,7 @@ void add_run(CLI::App& app, int& status) {
   verb->add_option("problem", options->problem.text,
                    "the problem; beside --model, words that override what it derives");
   verb->add_option("--model", options->problem.model, "a Hugging Face config.json, or its folder");
-  verb->add_option("--batch", options->batch, "batch rows")->check(CLI::Range(1, 2147483647));
+  verb->add_option("--batch", options->batch, "batch rows");
   verb->add_option("--kv-len", options->kv_len, "tokens: one for all rows, or one a row")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -183,7 +183,8 @@ void add_run(CLI::App& app, int& status) {
   verb->add_option("--lse", options->lse, "writes lse here, .npy [batch, q_heads]");
   verb->add_option("--expect-out", options->expect_out, "compare out with this .npy");
   verb->add_option("--expect-lse", options->expect_lse, "compare lse with this .npy");
-  verb->callback([options, &status] {
+  verb->callback([options, verb, &status] {
+    options->batch_given = verb->count("--batch") > 0;
     const Result<int> ran = run(*options);
     status = ran.ok() ? *ran : report(ran.error());
   });

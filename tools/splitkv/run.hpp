@@ -17,6 +17,7 @@ namespace splitkv::tool {
 struct RunOptions {
   ProblemWords problem;
   int64_t batch = 0;  // 0: as many as lengths or files say
+  bool batch_given = false;
   std::vector<int64_t> kv_len;
   std::string target;
   std::vector<std::string> schedules;  // each runs in turn; empty: the library's choice

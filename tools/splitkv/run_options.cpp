@@ -58,7 +58,8 @@ Outcome check_options(const RunOptions& options) {
     if (merge == "mlo" || merge == "lse" || merge == "auto") continue;
     return bad("--merge", merge, "mlo, lse, auto, or several with commas between would work");
   }
-  if (options.batch < 0 || options.batch > std::numeric_limits<int32_t>::max()) {
+  if (options.batch < (options.batch_given ? 1 : 0) ||
+      options.batch > std::numeric_limits<int32_t>::max()) {
     return bad("--batch", fmt::format("{}", options.batch), "1 or more would work");
   }
   if (options.repeat < 1) {
