@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <vector>
 
 #include "compiler/resources.hpp"
@@ -14,7 +15,10 @@ namespace splitkv {
 namespace {
 
 constexpr int kMaxSplits = 1024;
-constexpr int kMaxRows = 8;
+constexpr int kMaxRows = 8;  // simt and vector
+// What ptxas has to lay out, rows * unroll * elements a lane: compile time grows with it. Scores in
+// fp64 cost twice.
+constexpr int kLargestCode = 256;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -23,8 +27,8 @@ int balanced_rows(const Problem& problem, int row_block_count) {
   return int(ceil_div(int64_t(group_size(problem)) * problem.query_len, row_block_count));
 }
 
-int fewest_row_blocks(const Problem& problem) {
-  return int(ceil_div(int64_t(group_size(problem)) * problem.query_len, kMaxRows));
+int fewest_row_blocks(const Problem& problem, int max_rows) {
+  return int(ceil_div(int64_t(group_size(problem)) * problem.query_len, max_rows));
 }
 
 // ---- CUDA ---------------------------------------------------------------------------------------
@@ -109,24 +113,65 @@ Candidate best_fixed(const Problem& problem, const Schedule& schedule, const Mod
   return best;
 }
 
+// True where the code of one step of a lane group is small enough to compile quickly.
+bool compiles_quickly(const Problem& problem, const Schedule& schedule) {
+  const LaneShape shape = lane_shape(problem);
+  const bool fp64_scores = problem.q_dtype == DType::fp32 && problem.k_dtype == DType::fp32 &&
+                           problem.v_dtype == DType::fp32 && problem.out_dtype == DType::fp32;
+  const int code = schedule.rows * schedule.unroll * (shape.slice_qk + shape.slice_v);
+  return code <= kLargestCode / (fp64_scores ? 2 : 1);
+}
+
 // Rows, unroll and tile of the code; launch values are left at one split.
 Schedule simt_code(const Problem& problem, const Target& target) {
   Schedule schedule;
   schedule.family = Family::simt;
-  schedule.rows = balanced_rows(problem, fewest_row_blocks(problem));
-  // Keys in flight are given up, not rows: fewer rows a block means reading K and V again.
-  while (schedule.unroll > 1 && verify(problem, schedule, target)) schedule.unroll /= 2;
+  int row_block_count = fewest_row_blocks(problem, kMaxRows);
+  schedule.rows = balanced_rows(problem, row_block_count);
+  const auto fits = [&] {
+    return compiles_quickly(problem, schedule) && !verify(problem, schedule, target);
+  };
+  // Keys in flight are given up before rows: fewer rows a block means reading K and V again.
+  while (schedule.unroll > 1 && !fits()) schedule.unroll /= 2;
+  while (schedule.rows > 1 && verify(problem, schedule, target))
+    schedule.rows = balanced_rows(problem, ++row_block_count);
   // A tile no shorter than what the block's lane groups take at once.
   const int step = schedule.warps * (32 / lane_shape(problem).lanes) * schedule.unroll;
   schedule.tile_kv = std::clamp(step, 64, 256);
   return schedule;
 }
 
+// Tensor cores, with as many steps in flight as leave room for three blocks on an SM, which hide
+// each other's starts and ends; where two stages do not, for two, or one, or with fewer warps.
+// Nothing where the family does not take the problem.
+std::optional<Schedule> mma_code(const Problem& problem, const Target& target) {
+  Schedule schedule;
+  schedule.family = Family::mma;
+  schedule.unroll = 1;
+  schedule.tile_kv = 64;
+  const int most = most_mma_rows(problem);
+  if (most == 0) return std::nullopt;
+  schedule.rows = balanced_rows(problem, fewest_row_blocks(problem, most));
+  const int64_t third = target.smem_per_sm_bytes / 3 - 1024;
+  const int64_t half = target.smem_per_sm_bytes / 2 - 1024;
+  for (int64_t room : {third, half, target.smem_per_block_bytes})
+    for (int warps : {4, 2, 1})
+      for (int stages : {4, 3, 2}) {
+        schedule.warps = warps;
+        schedule.stages = stages;
+        if (resources_of(problem, schedule, target).smem_bytes > room) continue;
+        if (!verify(problem, schedule, target)) return schedule;
+      }
+  return std::nullopt;
+}
+
 Model model_of(const Problem& problem, const Workload& workload, const Schedule& schedule,
                const Target& target) {
   Model model;
   const int64_t longest = std::max<int64_t>(1, workload.kv_len);
-  const int64_t visible = problem.window > 0 ? std::min<int64_t>(longest, problem.window) : longest;
+  int64_t visible = longest;
+  if (problem.window > 0) visible = std::min<int64_t>(visible, problem.window);
+  if (problem.chunk > 0) visible = std::min<int64_t>(visible, problem.chunk);
   model.batch = std::max<int64_t>(1, workload.batch);
   model.sequences = model.batch * problem.kv_heads * row_blocks(problem, schedule);
   model.tiles = ceil_div(visible, schedule.tile_kv);
@@ -151,9 +196,11 @@ ScheduleChoice deterministic_choice(const Problem& problem, Schedule schedule, i
                   schedule.splits, sequences, workers)};
 }
 
-ScheduleChoice cuda_schedule(const Problem& problem, const Workload& workload,
-                             const Target& target) {
-  const Schedule code = simt_code(problem, target);
+ScheduleChoice cuda_schedule(const Problem& problem, const Workload& workload, const Target& target,
+                             std::optional<Family> family) {
+  std::optional<Schedule> mma;
+  if (family != Family::simt) mma = mma_code(problem, target);
+  const Schedule code = mma ? *mma : simt_code(problem, target);
   const Model model = model_of(problem, workload, code, target);
   // Two blocks an SM are enough to keep its loads in flight; more splits would only add partials.
   if (problem.deterministic)
@@ -179,7 +226,7 @@ ScheduleChoice cpu_schedule(const Problem& problem, const Workload& workload,
   Schedule schedule;
   schedule.family = Family::vector;
   schedule.warps = 1;
-  schedule.rows = balanced_rows(problem, fewest_row_blocks(problem));
+  schedule.rows = balanced_rows(problem, fewest_row_blocks(problem, kMaxRows));
   schedule.reduce = Reduce::last_block;  // what run_part needs too
   // A few pieces a thread, so that threads of unequal speed finish together.
   const int64_t wanted = std::min<int64_t>(4 * std::max(1, target.threads), 65536);
@@ -199,10 +246,11 @@ ScheduleChoice cpu_schedule(const Problem& problem, const Workload& workload,
 }  // namespace
 
 ScheduleChoice default_schedule(const Problem& problem, const Workload& workload,
-                                const Target& target) {
+                                const Target& target, std::optional<Family> family) {
   assert(!verify(problem, target));
-  ScheduleChoice choice = target.kind == TargetKind::cuda ? cuda_schedule(problem, workload, target)
-                                                          : cpu_schedule(problem, workload, target);
+  ScheduleChoice choice = target.kind == TargetKind::cuda
+                              ? cuda_schedule(problem, workload, target, family)
+                              : cpu_schedule(problem, workload, target);
   assert(!verify(problem, choice.schedule, target));
   return choice;
 }

@@ -2,6 +2,7 @@
 // times bytes a block over bandwidth, plus the cost of exchanging partials.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "compiler/problem.hpp"
@@ -17,8 +18,9 @@ struct ScheduleChoice {
 };
 
 // The problem must verify on the target; the result verifies too. With deterministic=on the result
-// depends on problem and target alone.
+// depends on problem and target alone. A family that is named is the one chosen, where it takes the
+// problem; where it does not, the library's own choice stands (and the caller's verify refuses).
 ScheduleChoice default_schedule(const Problem& problem, const Workload& workload,
-                                const Target& target);
+                                const Target& target, std::optional<Family> family = std::nullopt);
 
 }  // namespace splitkv

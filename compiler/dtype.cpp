@@ -1,5 +1,6 @@
 #include "compiler/dtype.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cmath>
@@ -18,6 +19,32 @@ constexpr uint32_t round_off(uint32_t magnitude, int bits) {
   return (magnitude + half_less_one + odd) >> bits;
 }
 
+// A format of 8 bits: its exponent's bias, its mantissa bits and the code of its largest number.
+struct SmallFormat {
+  int bias;
+  int mantissa_bits;
+  uint32_t largest;
+};
+constexpr SmallFormat kE4m3 = {7, 3, 0x7e};
+constexpr SmallFormat kE5m2 = {15, 2, 0x7b};
+constexpr uint8_t kSmallNan = 0x7f;  // in both formats
+
+uint8_t small_from_float(const SmallFormat& format, float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint8_t sign = uint8_t(bits >> 24 & 0x80u);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > kFloatInfinity) return uint8_t(sign | kSmallNan);
+  if (magnitude >= uint32_t(128 - format.bias) << 23) {
+    const uint32_t rebased = magnitude - (uint32_t(127 - format.bias) << 23);
+    const uint32_t code = round_off(rebased, 23 - format.mantissa_bits);
+    return uint8_t(sign | std::min(code, format.largest));
+  }
+  // Subnormal: count units of 2^(1 - bias - mantissa_bits), as fp16_from_float does.
+  const int shift = 151 - format.bias - format.mantissa_bits - int(magnitude >> 23);
+  if (shift > 24) return sign;
+  return uint8_t(sign | round_off((magnitude & 0x7fffffu) | 0x800000u, shift));
+}
+
 }  // namespace
 
 std::string_view name(DType type) {
@@ -28,13 +55,19 @@ std::string_view name(DType type) {
       return "fp16";
     case DType::bf16:
       return "bf16";
+    case DType::e4m3:
+      return "e4m3";
+    case DType::e5m2:
+      return "e5m2";
+    case DType::int8:
+      return "int8";
   }
   assert(!"unknown dtype");
   return "";
 }
 
 std::optional<DType> dtype_from_name(std::string_view text) {
-  for (DType type : {DType::fp32, DType::fp16, DType::bf16})
+  for (DType type : {DType::fp32, DType::fp16, DType::bf16, DType::e4m3, DType::e5m2, DType::int8})
     if (text == name(type)) return type;
   return std::nullopt;
 }
@@ -81,26 +114,80 @@ float float_from_fp16(uint16_t bits) {
 
 float float_from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
 
+uint8_t e4m3_from_float(float value) { return small_from_float(kE4m3, value); }
+uint8_t e5m2_from_float(float value) { return small_from_float(kE5m2, value); }
+
+float float_from_e4m3(uint8_t bits) {
+  const uint32_t sign = uint32_t(bits & 0x80u) << 24;
+  const uint32_t exponent = bits >> 3 & 0xfu;
+  const uint32_t mantissa = bits & 0x7u;
+  if (exponent == 15 && mantissa == 7) return std::bit_cast<float>(sign | 0x7fc00000u);
+  if (exponent == 0) {
+    const float magnitude = std::ldexp(float(mantissa), -9);
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  return std::bit_cast<float>(sign | (exponent + 127 - 7) << 23 | mantissa << 20);
+}
+
+float float_from_e5m2(uint8_t bits) { return float_from_fp16(uint16_t(bits << 8)); }
+
+int8_t int8_from_float(float value) {
+  if (std::isnan(value)) return 0;
+  return int8_t(std::nearbyint(std::clamp(value, -128.0f, 127.0f)));
+}
+
 float load_element(DType type, const void* data, int64_t index) {
   const char* element = static_cast<const char*>(data) + index * size_bytes(type);
-  if (type == DType::fp32) {
-    float value;
-    std::memcpy(&value, element, sizeof value);
-    return value;
+  uint16_t bits = 0;
+  switch (type) {
+    case DType::fp32: {
+      float value;
+      std::memcpy(&value, element, sizeof value);
+      return value;
+    }
+    case DType::fp16:
+      std::memcpy(&bits, element, sizeof bits);
+      return float_from_fp16(bits);
+    case DType::bf16:
+      std::memcpy(&bits, element, sizeof bits);
+      return float_from_bf16(bits);
+    case DType::e4m3:
+      return float_from_e4m3(uint8_t(*element));
+    case DType::e5m2:
+      return float_from_e5m2(uint8_t(*element));
+    case DType::int8:
+      return float(int8_t(*element));
   }
-  uint16_t bits;
-  std::memcpy(&bits, element, sizeof bits);
-  return type == DType::fp16 ? float_from_fp16(bits) : float_from_bf16(bits);
+  assert(!"unknown dtype");
+  return 0;
 }
 
 void store_element(DType type, void* data, int64_t index, float value) {
   char* element = static_cast<char*>(data) + index * size_bytes(type);
-  if (type == DType::fp32) {
-    std::memcpy(element, &value, sizeof value);
-    return;
+  uint16_t bits = 0;
+  switch (type) {
+    case DType::fp32:
+      std::memcpy(element, &value, sizeof value);
+      return;
+    case DType::fp16:
+      bits = fp16_from_float(value);
+      std::memcpy(element, &bits, sizeof bits);
+      return;
+    case DType::bf16:
+      bits = bf16_from_float(value);
+      std::memcpy(element, &bits, sizeof bits);
+      return;
+    case DType::e4m3:
+      *element = char(e4m3_from_float(value));
+      return;
+    case DType::e5m2:
+      *element = char(e5m2_from_float(value));
+      return;
+    case DType::int8:
+      *element = char(int8_from_float(value));
+      return;
   }
-  const uint16_t bits = type == DType::fp16 ? fp16_from_float(value) : bf16_from_float(value);
-  std::memcpy(element, &bits, sizeof bits);
+  assert(!"unknown dtype");
 }
 
 }  // namespace splitkv

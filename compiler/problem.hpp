@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "compiler/dtype.hpp"
+#include "compiler/expr.hpp"
 
 namespace splitkv {
 
@@ -36,24 +38,61 @@ enum class LseOutput { none, natural, base2 };
 // schedule.
 enum class Merge { automatic, mlo, lse };
 
+// Which keys a query may see, before windows, chunks and the user's predicate.
+enum class Mask {
+  causal,  // keys up to its own position; the last query stands at the last key (bottom-right)
+  none,    // all keys of the row
+  tree,    // all keys before the row's queries, and those of the queries' own keys whose bit is set
+};
+
+// What multiplies the stored elements of K or V: fp32 device data, one value per ...
+enum class KvScale {
+  none,
+  tensor,  // [1]
+  head,    // [kv_heads]
+  token,   // token and kv head: [block, token, kv_heads] by strides
+  inl,     // token and kv head, in the row itself: 4 bytes after its dim elements
+};
+
+// Whether kernels guard against bad page ids and lengths and record them.
+enum class Checked { automatic, off, on };  // automatic: on in debug builds of the library
+
 struct Problem {
-  DType q_dtype = DType::bf16;
+  DType q_dtype = DType::bf16;  // fp32, fp16 or bf16
   DType k_dtype = DType::bf16;
   DType v_dtype = DType::bf16;
-  DType out_dtype = DType::bf16;
+  DType out_dtype = DType::bf16;  // fp32, fp16 or bf16; fp32 where out_partial
+  bool out_partial = false;  // the result is one partial a query row and head, in the form `merge`
+                             // says: o normalised, and lse = S (lse) or m and l (mlo), base `lse`
   int q_heads = 1;
   int kv_heads = 1;
   int dim_qk = 128;
   int dim_v = 128;
-  int query_len = 1;  // query tokens a batch row
+  int dim_rope = 0;     // the last dim_rope elements of q lie in a tensor of their own; 0: q is one
+  bool v_in_k = false;  // V is the first dim_v elements of each row of K
+  int query_len = 1;    // most query tokens a batch row has
+  bool ragged = false;  // rows have their own numbers of query tokens, given by offsets
   KvLayout kv_layout;
+  bool separate_tables = false;     // paged: K and V have page tables of their own
+  KvScale k_scale = KvScale::none;  // multiplies q.k
+  KvScale v_scale = KvScale::none;
   std::optional<double> scale;  // nothing: 1/sqrt(dim_qk)
   double softcap = 0;           // 0: none; else softcap * tanh(scale * q.k / softcap)
-  int window = 0;               // 0: none; else each query sees exactly this many newest keys
+  bool alibi = false;         // adds slope[q_head] * (key_pos - query_pos), slopes from the device
+  std::optional<DType> bias;  // additive tensor (fp32 or fp16), -inf masks
+  std::vector<Param> params;  // names that score_mod and predicate may use
+  ScoreExpr score_mod;        // the user's expression of `score`; no nodes: none
+  Mask mask = Mask::causal;
+  int window = 0;                  // 0: none; else each query sees this many newest keys at most
+  int chunk = 0;                   // 0: none; else a query sees keys of its own chunk of this size
+  ScoreExpr predicate;             // the user's: a key takes part where it is not 0; no nodes: none
+  bool strided_positions = false;  // key i of a row stands at pos0 + i * pos_step (run-time values)
+  bool sink = false;               // one more logit a query head, from the device, without a value
   LseOutput lse = LseOutput::none;
   Merge merge = Merge::automatic;
   bool deterministic = false;  // a row's bits do not depend on the other rows of the batch
   int align = 16;  // bytes: every pointer and every stride (of the KV cache) is a multiple of this
+  Checked checked = Checked::automatic;
 
   bool operator==(const Problem&) const = default;
 };
@@ -65,6 +104,11 @@ constexpr int group_size(const Problem& problem) {
 
 inline double scale_of(const Problem& problem) {
   return problem.scale ? *problem.scale : 1.0 / std::sqrt(double(problem.dim_qk));
+}
+
+// The base of a partial that is the output: natural where the problem names no lse.
+constexpr LseOutput partial_base(const Problem& problem) {
+  return problem.lse == LseOutput::none ? LseOutput::natural : problem.lse;
 }
 
 constexpr bool is_paged(const Problem& problem) {

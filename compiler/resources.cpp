@@ -13,6 +13,13 @@ int slice_of(int dim, int vector, int lanes) {
   return (vectors + lanes - 1) / lanes * vector;
 }
 
+// Elements of `type` that one load brings: what the alignment allows, as far as it divides a row.
+int vector_of(const Problem& problem, DType type, int dim) {
+  int vector = std::clamp(problem.align / size_bytes(type), 1, 8);
+  while (vector > 1 && dim % vector != 0) vector /= 2;
+  return vector;
+}
+
 bool all_fp32(const Problem& problem) {
   return problem.q_dtype == DType::fp32 && problem.k_dtype == DType::fp32 &&
          problem.v_dtype == DType::fp32 && problem.out_dtype == DType::fp32;
@@ -37,6 +44,16 @@ int estimate_registers(const Problem& problem, const Schedule& schedule) {
   return row_state + loads + scores + 40;
 }
 
+// Accumulators and q fragments of every panel, and about sixty for the fragments of K and V,
+// statistics, addresses and loop control. q stays in registers only while it is small.
+int estimate_mma_registers(const Problem& problem, const Schedule& schedule) {
+  const int panels = (schedule.rows + 7) / 8;
+  const int accumulators = panels * round_up(problem.dim_v, 16) / 4;
+  const int q_columns = panels * round_up(problem.dim_qk, 16);
+  const int q_fragments = panels * problem.dim_qk <= 256 ? q_columns / 8 : 0;
+  return accumulators + q_fragments + 60;
+}
+
 // Blocks an SM holds at once, by each of its four limits.
 int count_blocks_per_sm(const Resources& needs, const Target& target) {
   // The register file is handed out in units of 256 registers a warp, that is 8 a thread; the
@@ -53,14 +70,14 @@ int count_blocks_per_sm(const Resources& needs, const Target& target) {
 }  // namespace
 
 LaneShape lane_shape(const Problem& problem) {
-  // Eight elements a lane: one 16-byte load of a 16-bit type, two of fp32. 32 lanes x 8 = 256
-  // covers the largest head, and as every vector length divides 8 no slice is longer than 8.
+  // Eight elements a lane: one 16-byte load of a 16-bit type, two of fp32. From 256 elements on all
+  // 32 lanes are in use and slices grow.
   const int widest = std::max(problem.dim_qk, problem.dim_v);
   LaneShape shape;
   shape.lanes = 1;
   while (shape.lanes < 32 && shape.lanes * 8 < widest) shape.lanes *= 2;
-  shape.vector_k = problem.align / size_bytes(problem.k_dtype);
-  shape.vector_v = problem.align / size_bytes(problem.v_dtype);
+  shape.vector_k = vector_of(problem, problem.k_dtype, problem.dim_qk);
+  shape.vector_v = vector_of(problem, problem.v_dtype, problem.dim_v);
   shape.slice_qk = slice_of(problem.dim_qk, shape.vector_k, shape.lanes);
   shape.slice_v = slice_of(problem.dim_v, shape.vector_v, shape.lanes);
   return shape;
@@ -69,14 +86,17 @@ LaneShape lane_shape(const Problem& problem) {
 Resources resources_of(const Problem& problem, const Schedule& schedule, const Target& target) {
   Resources needs;
   if (schedule.family == Family::vector) return needs;
+  const bool mma = schedule.family == Family::mma;
   needs.threads_per_block = 32 * schedule.warps;
-  needs.registers_per_thread = estimate_registers(problem, schedule);
+  needs.registers_per_thread =
+      mma ? estimate_mma_registers(problem, schedule) : estimate_registers(problem, schedule);
   // The warps of a block join through shared memory: m, l and the accumulators of every row of
   // every warp, in fp32, and 16 bytes in which one thread tells the block what it learned. Before
-  // that the query rows lie there.
-  const int64_t row_floats =
-      std::max<int64_t>(schedule.warps * (problem.dim_v + 2), problem.dim_qk);
-  needs.smem_bytes = int64_t(4) * schedule.rows * row_floats + 16;
+  // that the query rows lie there, and what the mma family stages.
+  const int64_t merge_bytes = int64_t(4) * schedule.rows * schedule.warps * (problem.dim_v + 2);
+  const int64_t query_bytes = int64_t(4) * schedule.rows * problem.dim_qk;
+  needs.smem_bytes = mma ? std::max(mma_shape(problem, schedule).loop_bytes, merge_bytes + 16)
+                         : std::max(query_bytes, merge_bytes) + 16;
   needs.blocks_per_sm = count_blocks_per_sm(needs, target);
   return needs;
 }
@@ -87,8 +107,12 @@ int64_t partial_row_bytes(const Problem& problem, const Schedule& schedule) {
 }
 
 int64_t kv_bytes(const Problem& problem, int64_t total_tokens) {
-  const int64_t token_head = int64_t(problem.dim_qk) * size_bytes(problem.k_dtype) +
-                             int64_t(problem.dim_v) * size_bytes(problem.v_dtype);
+  const auto row_bytes = [](int dim, DType type, KvScale scale) {
+    const bool own_scale = scale == KvScale::token || scale == KvScale::inl;
+    return int64_t(dim) * size_bytes(type) + (own_scale ? 4 : 0);
+  };
+  int64_t token_head = row_bytes(problem.dim_qk, problem.k_dtype, problem.k_scale);
+  if (!problem.v_in_k) token_head += row_bytes(problem.dim_v, problem.v_dtype, problem.v_scale);
   return total_tokens * problem.kv_heads * token_head;
 }
 

@@ -23,7 +23,8 @@ struct Resources {
 // holding `slice_qk` and `slice_v` elements in vectors of `vector_*` elements.
 struct LaneShape {
   int lanes = 0;
-  int vector_k = 0;  // elements one load of K brings: align / sizeof(k)
+  int vector_k = 0;  // elements one load of K brings: a power of two up to 8 that align allows and
+                     // that divides dim_qk
   int vector_v = 0;
   int slice_qk = 0;  // elements of dim_qk a lane holds, a multiple of vector_k
   int slice_v = 0;
@@ -31,6 +32,34 @@ struct LaneShape {
   bool operator==(const LaneShape&) const = default;
 };
 LaneShape lane_shape(const Problem& problem);
+
+// Memory of the mma family. A warp takes 16 keys a step and stages `stages` steps; K and V rows lie
+// in shared memory at these pitches, each step followed by the keys' scales: 16 floats of K, 16 of
+// V. All sizes are in bytes.
+struct MmaShape {
+  int panels = 0;           // of 8 query rows
+  int copy_k = 0;           // one copy of K brings: 2 to 16
+  int copy_v = 0;           // one copy of V
+  int64_t pitch_q = 0;      // q rows, in 16-bit elements padded to a multiple of 16
+  int64_t pitch_k = 0;      // staged rows of K: 16-bit padded likewise, 8-bit as in memory
+  int64_t pitch_v = 0;      // staged rows of V; 0: they are K's
+  int64_t work_pitch = 0;   // rows of 8-bit types after conversion; 0: there are none
+  int64_t scale_bytes = 0;  // of a step; 0 unless the keys carry scales
+  int64_t step_bytes = 0;   // one staged step of a warp
+  int64_t work_bytes = 0;   // converted rows of a warp
+  int64_t q_bytes = 0;      // q rows of the block
+  int64_t loop_bytes = 0;   // of a block while it walks its keys: q, then the warps' parts
+
+  bool operator==(const MmaShape&) const = default;
+};
+MmaShape mma_shape(const Problem& problem, const Schedule& schedule);
+
+inline constexpr int kMmaStep = 16;                 // keys a warp takes at once
+inline constexpr int kMaxMmaRows = 64;              // query rows of a block
+inline constexpr int kMmaAccumulatorColumns = 512;  // panels * dim_v that a warp's registers hold
+
+// Query rows that a block of the mma family can hold; 0 where dim_v is too large for one panel.
+int most_mma_rows(const Problem& problem);
 
 Resources resources_of(const Problem& problem, const Schedule& schedule, const Target& target);
 

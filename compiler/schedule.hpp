@@ -8,8 +8,9 @@
 namespace splitkv {
 
 // simt: CUDA, plain fused multiply-adds, every architecture from sm_80 up.
-// vector: CPU, LLVM vectors.
-enum class Family { simt, vector };
+// mma: CUDA, tensor cores (m16n8k16 with K as the 16-row operand), 16-bit q, 16-bit or 8-bit K and
+// V. vector: CPU, LLVM vectors.
+enum class Family { simt, mma, vector };
 
 // How the KV tiles of a sequence (one batch row, kv head and row block) are dealt out.
 enum class Partition {
@@ -30,8 +31,9 @@ struct Schedule {
   int rows = 4;      // query rows (heads of one group) a block holds; a group makes
                      // ceil(group_size / rows) row blocks, each of which reads K and V
   int warps = 4;     // simt: warps a block; each takes its own keys of a tile. vector: 1
-  int unroll =
-      4;  // keys whose K and V are in flight at once, per lane group (simt) or loop (vector)
+  int unroll = 4;    // keys whose K and V are in flight at once, per lane group (simt) or loop
+                     // (vector); mma: 1
+  int stages = 1;    // mma: steps of 16 keys whose loads a warp has in flight; others: 1
   Partition partition = Partition::fixed;
   int splits = 1;  // fixed, strided: pieces a sequence; a launch-time value, not in the code
   int blocks = 0;  // flat: blocks of the grid; a launch-time value, not in the code

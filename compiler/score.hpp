@@ -1,83 +1,50 @@
-// Score expressions: what happens between q.k and the softmax, as a small expression graph over
-// (query row, key) coordinates. The same graph lowers to CUDA C++, to LLVM IR and to the host
-// evaluator; nothing about scale, softcap or window is written anywhere else.
+// The score and the mask of a problem as expressions. Nothing about scale, softcap, ALiBi, window
+// or causality is written anywhere else.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "compiler/expr.hpp"
 #include "compiler/problem.hpp"
 
 namespace splitkv {
 
-enum class ScoreOp {
-  // leaves
-  dot,        // q.k, fp32, unscaled
-  constant,   // `value`
-  query_pos,  // position of the query token: kv_len - query_len + query index
-  key_pos,    // position of the key
-  kv_len,     // length of the batch row
-  q_head,     // query head index
-  batch,      // batch row index
-  // one operand
-  neg,
-  abs,
-  tanh,
-  exp,
-  log,
-  // two operands
-  add,
-  sub,
-  mul,
-  div,
-  min,
-  max,
-  less,        // 1 or 0
-  less_equal,  // 1 or 0
-  both,        // logical and of 1/0 values
-  // three operands
-  select,  // a != 0 ? b : c
-};
-
-constexpr int arity(ScoreOp op) {
-  if (op <= ScoreOp::batch) return 0;
-  if (op <= ScoreOp::log) return 1;
-  return op == ScoreOp::select ? 3 : 2;
-}
-
-struct ScoreNode {
-  ScoreOp op = ScoreOp::constant;
-  double value = 0;                // constant only
-  int operands[3] = {-1, -1, -1};  // indices of earlier nodes
-
-  bool operator==(const ScoreNode&) const = default;
-};
-
-// Nodes in topological order; the last one is the result.
-struct ScoreExpr {
-  std::vector<ScoreNode> nodes;
-
-  bool operator==(const ScoreExpr&) const = default;
-};
-
-// Builders append to `expr` and return the new node's index.
-int leaf(ScoreExpr& expr, ScoreOp op);
-int constant(ScoreExpr& expr, double value);
-int apply(ScoreExpr& expr, ScoreOp op, int a, int b = -1, int c = -1);
-
-// The natural-unit score: scale, then softcap (DESIGN: scale, softcap, ALiBi, user, mask).
+// The natural-unit score, in this order: scale, softcap, ALiBi, bias tensor, the user's expression.
+// ALiBi adds slope[q_head] * (key_pos - query_pos); its slopes are parameter alibi_param(problem).
 ScoreExpr score_of(const Problem& problem);
 
 // The score in log2 units, score_of * log2(e), folded: what kernels feed to exp2.
 ScoreExpr log2_score_of(const Problem& problem);
 
-// 1 where the key takes part, 0 where it is masked. Every key of [0, kv_len) is judged; keys beyond
-// kv_len never get here. A problem without a mask gives the constant 1.
+// Index of the ALiBi slopes among the parameters of emitted code: after the user's own.
+int alibi_param(const Problem& problem);
+
+// The parameters of emitted code: the user's, then ALiBi's slopes (scope head) where alibi=on.
+std::vector<Param> all_params(const Problem& problem);
+
+// 1 where the key takes part, 0 where it is masked: causality or tree, window, chunk and the user's
+// predicate. Only keys of the row's key interval are judged.
 ScoreExpr mask_of(const Problem& problem);
 
-// First key position that any query of the row can see, as an expression of kv_len (0 without a
-// window): tiles wholly before it are never loaded.
-ScoreExpr first_visible_key_of(const Problem& problem);
+// mask_of without what the key interval of a row with one query already says: what kernels test for
+// every key of the interval. The constant 1 where the interval is the whole mask.
+ScoreExpr mask_within_interval_of(const Problem& problem);
+
+// The key interval of a row: positions [first, end) hold every key that any of its queries sees.
+// Both are expressions of query_pos and kv_len, of whole numbers only; what the user's predicate
+// brings needs 64 bits on the way, the results fit 32. `first` is to be evaluated at the position
+// of the row's first query, `end` at that of its last; end is never above kv_len, first never below
+// 0 (end may be below first: no key). Tiles outside are never loaded. Recognised are windows,
+// chunks, causality, and conjuncts of the user's predicate that compare key_pos, or key_pos // C,
+// with something that does not fall as query_pos rises: sums, differences, min, max, // by
+// constants and products with constants of query_pos, kv_len and whole constants. A term may stand
+// on either side, and ! before < and <= is seen through.
+struct KeyInterval {
+  ScoreExpr first;
+  ScoreExpr end;
+};
+KeyInterval key_interval_of(const Problem& problem);
 
 // Constants folded, x*1, x+0 and repeated multiplication by constants simplified, unused nodes
 // dropped. Never changes a value by more than rounding.
@@ -85,11 +52,15 @@ ScoreExpr fold(const ScoreExpr& expr);
 
 struct ScoreInputs {
   double dot = 0;
+  double score = 0;
   double query_pos = 0;
   double key_pos = 0;
   double kv_len = 0;
   double q_head = 0;
   double batch = 0;
+  double bias = 0;
+  double tree_visible = 1;
+  std::vector<double> params;
 };
 
 double evaluate(const ScoreExpr& expr, const ScoreInputs& inputs);

@@ -21,6 +21,15 @@ double evaluate_leaf(const ScoreNode& node, const ScoreInputs& inputs) {
       return inputs.q_head;
     case ScoreOp::batch:
       return inputs.batch;
+    case ScoreOp::score:
+      return inputs.score;
+    case ScoreOp::bias:
+      return inputs.bias;
+    case ScoreOp::tree_visible:
+      return inputs.tree_visible;
+    case ScoreOp::param:
+      assert(size_t(node.index) < inputs.params.size());
+      return inputs.params[size_t(node.index)];
     default:
       assert(node.op == ScoreOp::constant);
       return node.value;
@@ -37,9 +46,13 @@ double evaluate_unary(ScoreOp op, double a) {
       return std::tanh(a);
     case ScoreOp::exp:
       return std::exp(a);
-    default:
-      assert(op == ScoreOp::log);
+    case ScoreOp::log:
       return std::log(a);
+    case ScoreOp::sigmoid:
+      return 1 / (1 + std::exp(-a));
+    default:
+      assert(op == ScoreOp::invert);
+      return a != 0 ? 0 : 1;
   }
 }
 
@@ -61,9 +74,17 @@ double evaluate_binary(ScoreOp op, double a, double b) {
       return a < b ? 1 : 0;
     case ScoreOp::less_equal:
       return a <= b ? 1 : 0;
-    default:
-      assert(op == ScoreOp::both);
+    case ScoreOp::quotient:
+      return std::floor(a / b);
+    case ScoreOp::remainder:
+      return a - b * std::floor(a / b);
+    case ScoreOp::equal:
+      return a == b ? 1 : 0;
+    case ScoreOp::both:
       return a != 0 && b != 0 ? 1 : 0;
+    default:
+      assert(op == ScoreOp::either);
+      return a != 0 || b != 0 ? 1 : 0;
   }
 }
 

@@ -1,6 +1,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "compiler/expr_tools.hpp"
 #include "compiler/score.hpp"
 
 namespace splitkv {
@@ -30,8 +31,17 @@ class Folder {
       case ScoreOp::div:
         return divide(a, b);
       case ScoreOp::both:
-        if (equals(a, 0) || equals(b, 0)) return number(0);
+      case ScoreOp::either:
+        return join(node.op, a, b);
+      case ScoreOp::invert:
+        if (is(a, ScoreOp::invert) && logical(expr.nodes[size_t(a)].operands[0]))
+          return expr.nodes[size_t(a)].operands[0];
         return intern(node);
+      case ScoreOp::quotient:
+        return equals(b, 1) && whole(a) ? a : intern(node);
+      case ScoreOp::min:
+      case ScoreOp::max:
+        return a == b ? a : intern(node);
       case ScoreOp::select:
         if (is(a, ScoreOp::constant)) return equals(a, 0) ? c : b;
         return b == c ? b : intern(node);
@@ -45,6 +55,21 @@ class Folder {
   double value(int index) const { return expr.nodes[size_t(index)].value; }
   bool equals(int index, double number) const {
     return is(index, ScoreOp::constant) && value(index) == number;
+  }
+
+  bool logical(int index) const { return is_logical(expr.nodes[size_t(index)].op); }
+  bool whole(int index) const { return whole_nodes(expr)[size_t(index)]; }
+
+  // A constant decides `both` and `either`, or leaves them to the other operand.
+  int join(ScoreOp op, int a, int b) {
+    if (is(a, ScoreOp::constant)) std::swap(a, b);
+    if (is(b, ScoreOp::constant)) {
+      const bool decides = (value(b) != 0) == (op == ScoreOp::either);
+      if (decides) return number(op == ScoreOp::either ? 1 : 0);
+      if (logical(a)) return a;
+    }
+    if (a == b && logical(a)) return a;
+    return intern({.op = op, .operands = {a, b, -1}});
   }
 
   int intern(const ScoreNode& node) {
@@ -86,10 +111,14 @@ class Folder {
     return intern({.op = ScoreOp::mul, .operands = {a, b, -1}});
   }
 
-  // x / c becomes x * (1 / c) where 1 / c is an ordinary number.
+  // x / c becomes x * (1 / c) where 1 / c is an ordinary number. Whole numbers that c divides have
+  // whole quotients, which only powers of two keep.
   int divide(int a, int b) {
-    if (is(b, ScoreOp::constant) && std::isnormal(value(b)) && std::isnormal(1 / value(b)))
-      return multiply(a, number(1 / value(b)));
+    if (is(b, ScoreOp::constant) && std::isnormal(value(b)) && std::isnormal(1 / value(b))) {
+      int exponent = 0;
+      const bool exact = std::fabs(std::frexp(value(b), &exponent)) == 0.5;
+      if (exact || !whole(a)) return multiply(a, number(1 / value(b)));
+    }
     return intern({.op = ScoreOp::div, .operands = {a, b, -1}});
   }
 };

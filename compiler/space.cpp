@@ -1,17 +1,19 @@
 #include "compiler/space.hpp"
 
+#include "compiler/resources.hpp"
 #include "compiler/verifier.hpp"
 
 namespace splitkv {
 namespace {
 
-// Numbers of rows that divide the group into equally full row blocks: ceil(group / n) for every n.
-std::vector<int> rows_options(const Problem& problem) {
+// Numbers of rows up to `most` that divide the group's query rows into equally full row blocks:
+// ceil(rows / n) for every n.
+std::vector<int> rows_options(const Problem& problem, int most) {
   const int rows = group_size(problem) * problem.query_len;
   std::vector<int> options;
   for (int blocks = 1; blocks <= rows; ++blocks) {
     const int each = (rows + blocks - 1) / blocks;
-    if (each <= 8 && (options.empty() || options.back() != each)) options.push_back(each);
+    if (each <= most && (options.empty() || options.back() != each)) options.push_back(each);
   }
   return options;
 }
@@ -39,26 +41,46 @@ std::vector<Schedule> launch_options(const Problem& problem, const std::vector<i
   return options;
 }
 
+// The blocks' code: rows, tile, warps, and unroll or stages of a family.
+std::vector<Schedule> code_options(const Problem& problem, Family family) {
+  const bool mma = family == Family::mma;
+  const std::vector<int> depths =
+      mma ? std::vector<int>{2, 3, 4, 6, 8} : std::vector<int>{1, 2, 4, 8};
+  std::vector<Schedule> options;
+  for (int rows : rows_options(problem, mma ? most_mma_rows(problem) : 8))
+    for (int tile : {32, 64, 128, 256})
+      for (int warps : {1, 2, 4, 8})
+        for (int depth : depths)
+          options.push_back({.family = family,
+                             .tile_kv = tile,
+                             .rows = rows,
+                             .warps = warps,
+                             .unroll = mma ? 1 : depth,
+                             .stages = mma ? depth : 1});
+  return options;
+}
+
 }  // namespace
 
 std::vector<Schedule> schedule_space(const Problem& problem, const Target& target,
                                      const std::vector<int>& splits,
                                      const std::vector<int>& blocks) {
-  const Family family = target.kind == TargetKind::cuda ? Family::simt : Family::vector;
+  std::vector<Family> families = {Family::vector};
+  if (target.kind == TargetKind::cuda) families = {Family::simt, Family::mma};
   std::vector<Schedule> space;
   if (verify(problem, target)) return space;
-  for (Schedule schedule : launch_options(problem, splits, blocks))
-    for (int rows : rows_options(problem))
-      for (int tile : {32, 64, 128, 256})
-        for (int warps : {1, 2, 4, 8})
-          for (int unroll : {1, 2, 4, 8}) {
-            schedule.family = family;
-            schedule.rows = rows;
-            schedule.tile_kv = tile;
-            schedule.warps = warps;
-            schedule.unroll = unroll;
-            if (!verify(problem, schedule, target)) space.push_back(schedule);
-          }
+  const std::vector<Schedule> launches = launch_options(problem, splits, blocks);
+  for (Family family : families)
+    for (const Schedule& code : code_options(problem, family))
+      for (Schedule schedule : launches) {
+        schedule.family = code.family;
+        schedule.rows = code.rows;
+        schedule.tile_kv = code.tile_kv;
+        schedule.warps = code.warps;
+        schedule.unroll = code.unroll;
+        schedule.stages = code.stages;
+        if (!verify(problem, schedule, target)) space.push_back(schedule);
+      }
   return space;
 }
 

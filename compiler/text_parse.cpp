@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/text.hpp"
+#include "compiler/text_expr.hpp"
 
 namespace splitkv {
 namespace {
@@ -64,9 +65,46 @@ bool read_merge(Merge& merge, std::string_view text) {
   return read_name(merge, text, {Merge::automatic, Merge::mlo, Merge::lse});
 }
 
-bool read_switch(bool& on, std::string_view text) {
-  on = text == "on";
-  return on || text == "off";
+// One of two names; `value` becomes true for the second.
+bool read_either(bool& value, std::string_view text, std::string_view no, std::string_view yes) {
+  value = text == yes;
+  return value || text == no;
+}
+
+bool read_switch(bool& on, std::string_view text) { return read_either(on, text, "off", "on"); }
+
+bool read_text(std::string_view& kept, std::string_view text) {
+  kept = text;
+  return !text.empty();
+}
+
+bool read_out(Problem& problem, std::string_view text) {
+  problem.out_partial = text == "partial";
+  if (problem.out_partial) problem.out_dtype = DType::fp32;
+  return problem.out_partial || read_dtype(problem.out_dtype, text);
+}
+
+bool read_scale(KvScale& scale, std::string_view text) {
+  return read_name(scale, text,
+                   {KvScale::none, KvScale::tensor, KvScale::head, KvScale::token, KvScale::inl});
+}
+
+// "NAME:SCOPE,NAME:SCOPE"
+bool read_params(std::vector<Param>& params, std::string_view text) {
+  params.clear();
+  while (true) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view one = text.substr(0, comma);
+    const size_t colon = one.find(':');
+    if (colon == 0 || colon == std::string_view::npos) return false;
+    Param param{std::string(one.substr(0, colon)), ParamScope::scalar};
+    if (!read_name(param.scope, one.substr(colon + 1),
+                   {ParamScope::scalar, ParamScope::head, ParamScope::row}))
+      return false;
+    params.push_back(std::move(param));
+    if (comma == text.size()) return true;
+    text.remove_prefix(comma + 1);
+  }
 }
 
 bool read_layout(KvLayout& layout, std::string_view text) {
@@ -89,51 +127,92 @@ bool read_layout(KvLayout& layout, std::string_view text) {
 // ---- the words of both forms, in canonical order
 // -------------------------------------------------
 
-using P = Problem;
+// A problem whose expressions are still text: they may use names that a later word gives.
+struct ProblemText : Problem {
+  std::string_view score_text;
+  std::string_view where_text;
+};
+
+using P = ProblemText;
 using S = Schedule;
 using Text = std::string_view;
 
 constexpr Text kTypes = "fp32, fp16, bf16";
+constexpr Text kKvTypes = "fp32, fp16, bf16, e4m3, e5m2, int8";
+constexpr Text kScales = "none, tensor, head, token, inline";
+constexpr Text kSwitch = "on, off";
+constexpr Text kExpression = "an expression (score=score+slope*key_pos)";
 
-constexpr WordRule<Problem> kProblemWords[] = {
+constexpr WordRule<ProblemText> kProblemWords[] = {
     {"q", kTypes, [](P& p, Text t) { return read_dtype(p.q_dtype, t); }},
-    {"kv", kTypes,
+    {"kv", kKvTypes,
      [](P& p, Text t) { return read_dtype(p.k_dtype, t) && read_dtype(p.v_dtype, t); }},
-    {"k", kTypes, [](P& p, Text t) { return read_dtype(p.k_dtype, t); }},
-    {"v", kTypes, [](P& p, Text t) { return read_dtype(p.v_dtype, t); }},
-    {"out", kTypes, [](P& p, Text t) { return read_dtype(p.out_dtype, t); }},
+    {"k", kKvTypes, [](P& p, Text t) { return read_dtype(p.k_dtype, t); }},
+    {"v", kKvTypes, [](P& p, Text t) { return read_dtype(p.v_dtype, t); }},
+    {"out", "fp32, fp16, bf16, partial", [](P& p, Text t) { return read_out(p, t); }},
     {"heads", "Q/KV (heads=32/8), N (heads=32)",
      [](P& p, Text t) { return read_pair(p.q_heads, p.kv_heads, t); }},
     {"dim", "D (dim=128), QK/V (dim=192/128)",
      [](P& p, Text t) { return read_pair(p.dim_qk, p.dim_v, t); }},
+    {"q_rope", "a whole number of elements (q_rope=64)",
+     [](P& p, Text t) { return read_number(p.dim_rope, t); }},
+    {"v_in_k", kSwitch, [](P& p, Text t) { return read_switch(p.v_in_k, t); }},
     {"query_len", "a whole number (query_len=1)",
      [](P& p, Text t) { return read_number(p.query_len, t); }},
+    {"ragged", "on, off", [](P& p, Text t) { return read_switch(p.ragged, t); }},
     {"kv_layout", "bhtd, bthd, paged:P:nhd, paged:P:hnd (kv_layout=paged:16:nhd)",
      [](P& p, Text t) { return read_layout(p.kv_layout, t); }},
+    {"page_tables", "shared, separate",
+     [](P& p, Text t) { return read_either(p.separate_tables, t, "shared", "separate"); }},
+    {"kv_scale", kScales,
+     [](P& p, Text t) { return read_scale(p.k_scale, t) && read_scale(p.v_scale, t); }},
+    {"k_scale", kScales, [](P& p, Text t) { return read_scale(p.k_scale, t); }},
+    {"v_scale", kScales, [](P& p, Text t) { return read_scale(p.v_scale, t); }},
     {"scale", "a number (scale=0.125)",
      [](P& p, Text t) { return read_number(p.scale.emplace(), t); }},
     {"softcap", "a number (softcap=50)", [](P& p, Text t) { return read_number(p.softcap, t); }},
+    {"alibi", kSwitch, [](P& p, Text t) { return read_switch(p.alibi, t); }},
+    {"bias", "fp16, fp32", [](P& p, Text t) { return read_dtype(p.bias.emplace(), t); }},
+    {"params", "NAME:scalar, NAME:head, NAME:row, several with commas (params=slope:head)",
+     [](P& p, Text t) { return read_params(p.params, t); }},
+    {"score", kExpression, [](P& p, Text t) { return read_text(p.score_text, t); }},
+    {"mask", "causal, none, tree",
+     [](P& p, Text t) {
+       return read_name(p.mask, t, {Mask::causal, Mask::none, Mask::tree});
+     }},
     {"window", "a whole number of keys (window=4096)",
      [](P& p, Text t) { return read_number(p.window, t); }},
+    {"chunk", "a whole number of keys (chunk=8192)",
+     [](P& p, Text t) { return read_number(p.chunk, t); }},
+    {"where", "an expression (where=key_pos<4||query_pos-key_pos<1024)",
+     [](P& p, Text t) { return read_text(p.where_text, t); }},
+    {"positions", "contiguous, strided",
+     [](P& p, Text t) { return read_either(p.strided_positions, t, "contiguous", "strided"); }},
+    {"sink", kSwitch, [](P& p, Text t) { return read_switch(p.sink, t); }},
     {"lse", "none, natural, base2",
      [](P& p, Text t) {
        return read_name(p.lse, t, {LseOutput::none, LseOutput::natural, LseOutput::base2});
      }},
     {"merge", "auto, mlo, lse", [](P& p, Text t) { return read_merge(p.merge, t); }},
-    {"deterministic", "on, off", [](P& p, Text t) { return read_switch(p.deterministic, t); }},
+    {"deterministic", kSwitch, [](P& p, Text t) { return read_switch(p.deterministic, t); }},
     {"align", "16, 8, 4, 2", [](P& p, Text t) { return read_number(p.align, t); }},
+    {"checked", "auto, on, off",
+     [](P& p, Text t) {
+       return read_name(p.checked, t, {Checked::automatic, Checked::off, Checked::on});
+     }},
 };
 
 constexpr WordRule<Schedule> kScheduleWords[] = {
-    {"family", "simt, vector",
+    {"family", "simt, mma, vector",
      [](S& s, Text t) {
-       return read_name(s.family, t, {Family::simt, Family::vector});
+       return read_name(s.family, t, {Family::simt, Family::mma, Family::vector});
      }},
     {"tile", "a whole number of keys (tile=64)",
      [](S& s, Text t) { return read_number(s.tile_kv, t); }},
     {"rows", "a whole number (rows=4)", [](S& s, Text t) { return read_number(s.rows, t); }},
     {"warps", "a whole number (warps=4)", [](S& s, Text t) { return read_number(s.warps, t); }},
     {"unroll", "1, 2, 4, 8", [](S& s, Text t) { return read_number(s.unroll, t); }},
+    {"stages", "a whole number (stages=4)", [](S& s, Text t) { return read_number(s.stages, t); }},
     {"partition", "fixed, flat, strided",
      [](S& s, Text t) {
        return read_name(s.partition, t, {Partition::fixed, Partition::flat, Partition::strided});
@@ -220,32 +299,51 @@ Result<std::vector<std::string_view>> read_words(T& value, std::string_view text
   return seen;
 }
 
+// One word for both of K and V, or one for each.
+Outcome check_pairs(const std::vector<std::string_view>& seen) {
+  struct Pair {
+    std::string_view both, k, v, what;
+  };
+  for (const Pair& pair :
+       {Pair{"kv", "k", "v", "type"}, Pair{"kv_scale", "k_scale", "v_scale", "scale"}})
+    if (names(seen, pair.both) && (names(seen, pair.k) || names(seen, pair.v)))
+      return invalid_argument(fmt::format(
+          "{}=: {}= already names this {}; {}= alone, or {}= and {}=, would work",
+          names(seen, pair.k) ? pair.k : pair.v, pair.both, pair.what, pair.both, pair.k, pair.v));
+  if (names(seen, "k") != names(seen, "v"))
+    return invalid_argument(
+        fmt::format("{}=: the word is missing; kv= alone, or k= and v=, would work",
+                    names(seen, "k") ? "v" : "k"));
+  return Unit{};
+}
+
+Outcome read_expression(ScoreExpr& expr, const Problem& problem, Text key, Text text) {
+  if (text.empty()) return Unit{};
+  Result<ScoreExpr> parsed = parse_expression(text, problem.params, key == "score");
+  if (!parsed) return invalid_argument(fmt::format("{}={}: {}", key, text, parsed.error().message));
+  expr = *std::move(parsed);
+  return Unit{};
+}
+
 }  // namespace
 
 Result<Problem> parse_problem(std::string_view text) {
-  Problem problem;
-  const auto seen = read_words<Problem>(problem, text, "attention", kProblemWords);
+  ProblemText problem;
+  const auto seen = read_words<ProblemText>(problem, text, "attention", kProblemWords);
   if (!seen) return seen.error();
   for (const auto& [key, example] :
        {Word{"q", "q=bf16"}, Word{"heads", "heads=32/8"}, Word{"dim", "dim=128"}})
     if (!names(*seen, key))
       return invalid_argument(fmt::format("{}=: the word is missing; {} would work", key, example));
-  const bool has_k = names(*seen, "k");
-  const bool has_v = names(*seen, "v");
-  const bool has_kv = names(*seen, "kv");
-  if (has_kv && (has_k || has_v))
-    return invalid_argument(
-        fmt::format("{}=: kv= already names this type; kv= alone, or k= and v=, "
-                    "would work",
-                    has_k ? "k" : "v"));
-  if (has_k != has_v)
-    return invalid_argument(
-        fmt::format("{}=: the word is missing; kv= alone, or k= and v=, would "
-                    "work",
-                    has_k ? "v" : "k"));
-  if (!has_kv && !has_k) problem.k_dtype = problem.v_dtype = problem.q_dtype;
+  if (const Outcome pairs = check_pairs(*seen); !pairs) return pairs.error();
+  if (!names(*seen, "kv") && !names(*seen, "k"))
+    problem.k_dtype = problem.v_dtype = problem.q_dtype;
   if (!names(*seen, "out")) problem.out_dtype = problem.q_dtype;
-  return problem;
+  const Outcome score = read_expression(problem.score_mod, problem, "score", problem.score_text);
+  if (!score) return score.error();
+  const Outcome where = read_expression(problem.predicate, problem, "where", problem.where_text);
+  if (!where) return where.error();
+  return Problem(std::move(problem));
 }
 
 Result<Schedule> parse_schedule(std::string_view text) { return parse_schedule(text, Schedule{}); }
@@ -261,6 +359,13 @@ Result<Schedule> parse_schedule(std::string_view text, const Schedule& base) {
   schedule = base;
   const auto again = read_words<Schedule>(schedule, text, "schedule", kScheduleWords);
   if (!again) return again.error();
+  // What belonged to the family of `base` falls with it.
+  if (schedule.family != base.family) {
+    const bool mma = schedule.family == Family::mma;
+    if (!given("unroll")) schedule.unroll = mma ? 1 : Schedule{}.unroll;
+    if (!given("stages")) schedule.stages = mma ? 2 : Schedule{}.stages;
+    if (!given("warps") && schedule.family == Family::vector) schedule.warps = 1;
+  }
   // A word that only one kind of partition uses chooses that kind.
   if (!given("partition") && given("splits") != given("blocks")) {
     if (given("blocks")) schedule.partition = Partition::flat;

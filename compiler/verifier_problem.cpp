@@ -10,10 +10,13 @@ namespace splitkv {
 namespace rules {
 namespace {
 
-using Verdict = std::optional<Refusal>;
-
 constexpr int kMaxHeads = 65536;
 constexpr int kMaxPageSize = 65536;
+constexpr int kSmallestDim = 8;
+constexpr int kLargestDim = 576;
+constexpr int kMaxQueryLen = 64;
+constexpr int kMaxQueryRows = 65536;
+constexpr int kMaxKeys = 1 << 30;
 // A factor of log2(e), and the quotient of both, stay finite in fp32.
 constexpr double kLargestConstant = 1e15;
 constexpr double kSmallestSoftcap = 1e-6;
@@ -73,22 +76,106 @@ Verdict q_heads_are_a_multiple_of_kv_heads(const Problem& problem, const Target&
                 fmt::format("heads={}/{}", std::max(below, kv), kv));
 }
 
+bool is_floating(DType type) { return size_bytes(type) >= 2; }
+
+// q is what dots are made of and out what they become: 8 bits would lose both.
+Verdict q_is_floating(const Problem& problem, const Target&) {
+  if (is_floating(problem.q_dtype)) return {};
+  return refuse(__func__, "q", name(problem.q_dtype), "is none of fp32, fp16, bf16", "q=bf16");
+}
+
+Verdict out_is_floating(const Problem& problem, const Target&) {
+  if (is_floating(problem.out_dtype)) return {};
+  return refuse(__func__, "out", name(problem.out_dtype), "is none of fp32, fp16, bf16, partial",
+                "out=bf16");
+}
+
 Verdict head_dims_are_in_range(const Problem& problem, const Target&) {
   const int low = std::min(problem.dim_qk, problem.dim_v);
-  if (low < 8) return refuse_outside(__func__, "dim", low, 8, 256);
-  return refuse_outside(__func__, "dim", std::max(problem.dim_qk, problem.dim_v), 8, 256);
+  if (low < kSmallestDim) return refuse_outside(__func__, "dim", low, kSmallestDim, kLargestDim);
+  const int high = std::max(problem.dim_qk, problem.dim_v);
+  return refuse_outside(__func__, "dim", high, kSmallestDim, kLargestDim);
 }
 
-// Rows of K and V are then multiples of 16 bytes for every type, which every align divides.
-Verdict head_dims_are_multiples_of_8(const Problem& problem, const Target&) {
-  const int odd_one = problem.dim_qk % 8 != 0 ? problem.dim_qk : problem.dim_v;
-  if (odd_one % 8 == 0) return {};
-  return refuse(__func__, "dim", odd_one, "is not a multiple of 8",
-                fmt::format("dim={}", (odd_one + 7) / 8 * 8));
+// Refuses a dim that is not a multiple of `unit` and offers the next one.
+Verdict refuse_dim(const char* rule, int dim, int unit, const std::string& why) {
+  if (dim % unit == 0) return {};
+  return refuse(rule, "dim", dim, fmt::format("is not a multiple of {}{}", unit, why),
+                fmt::format("dim={}", (dim + unit - 1) / unit * unit));
 }
 
-Verdict query_len_is_one(const Problem& problem, const Target&) {
-  return refuse_outside(__func__, "query_len", problem.query_len, 1, 1);
+// Elements are handled in pairs, which fill at least 4 bytes of the 16-bit types.
+Verdict head_dims_are_even(const Problem& problem, const Target&) {
+  if (Verdict qk = refuse_dim(__func__, problem.dim_qk, 2, "")) return qk;
+  return refuse_dim(__func__, problem.dim_v, 2, "");
+}
+
+Verdict rows_of_8_bit_types_are_whole_words(const Problem& problem, const Target&) {
+  const auto check = [](int dim, DType type) -> Verdict {
+    if (size_bytes(type) != 1) return {};
+    return refuse_dim("rows_of_8_bit_types_are_whole_words", dim, 4,
+                      fmt::format(" as {} needs", name(type)));
+  };
+  if (Verdict k = check(problem.dim_qk, problem.k_dtype)) return k;
+  return check(problem.dim_v, problem.v_dtype);
+}
+
+Verdict q_rope_is_a_part_of_q(const Problem& problem, const Target&) {
+  const int rope = problem.dim_rope;
+  if (rope >= 0 && rope < problem.dim_qk && rope % 2 == 0) return {};
+  return refuse(__func__, "q_rope", rope,
+                fmt::format("is not an even number from 0 to {}", problem.dim_qk - 2),
+                fmt::format("q_rope={}", std::clamp(rope, 0, problem.dim_qk - 2) / 2 * 2));
+}
+
+// ---- V within K ---------------------------------------------------------------------------------
+
+Verdict v_in_k_has_the_type_of_k(const Problem& problem, const Target&) {
+  if (!problem.v_in_k || problem.v_dtype == problem.k_dtype) return {};
+  return refuse(
+      __func__, "v", name(problem.v_dtype),
+      fmt::format("is not the type of K, {}, whose rows v_in_k=on reads", name(problem.k_dtype)),
+      fmt::format("v={}", name(problem.k_dtype)));
+}
+
+Verdict v_in_k_is_not_wider_than_k(const Problem& problem, const Target&) {
+  if (!problem.v_in_k || problem.dim_v <= problem.dim_qk) return {};
+  return refuse(__func__, "dim", fmt::format("{}/{}", problem.dim_qk, problem.dim_v),
+                "has a V that is wider than the rows of K, where v_in_k=on puts it",
+                fmt::format("dim={}/{}", problem.dim_qk, problem.dim_qk));
+}
+
+Verdict v_in_k_has_the_scale_of_k(const Problem& problem, const Target&) {
+  if (!problem.v_in_k || problem.v_scale == problem.k_scale) return {};
+  return refuse(__func__, "v_scale", name(problem.v_scale),
+                fmt::format("is not K's, {}, which v_in_k=on shares", name(problem.k_scale)),
+                fmt::format("v_scale={}", name(problem.k_scale)));
+}
+
+Verdict v_in_k_has_the_pages_of_k(const Problem& problem, const Target&) {
+  if (!problem.v_in_k || !problem.separate_tables) return {};
+  return refuse(__func__, "page_tables", "separate",
+                "gives V pages of its own, which v_in_k=on rules out", "page_tables=shared");
+}
+
+// ---- queries and pages --------------------------------------------------------------------------
+
+Verdict query_len_is_in_range(const Problem& problem, const Target&) {
+  return refuse_outside(__func__, "query_len", problem.query_len, 1, kMaxQueryLen);
+}
+
+Verdict query_rows_are_in_range(const Problem& problem, const Target&) {
+  const int64_t rows = int64_t(group_size(problem)) * problem.query_len;
+  if (rows <= kMaxQueryRows) return {};
+  return refuse(__func__, "query_len", problem.query_len,
+                fmt::format("makes {} query rows of a kv head, above {}", rows, kMaxQueryRows),
+                fmt::format("query_len={}", kMaxQueryRows / group_size(problem)));
+}
+
+Verdict separate_tables_have_pages(const Problem& problem, const Target&) {
+  if (!problem.separate_tables || is_paged(problem)) return {};
+  return refuse(__func__, "page_tables", "separate", "is given without pages",
+                "page_tables=shared or kv_layout=paged:16:nhd");
 }
 
 Verdict page_size_is_in_range(const Problem& problem, const Target&) {
@@ -124,9 +211,38 @@ Verdict softcap_fits_fp32(const Problem& problem, const Target&) {
                 "softcap=0 (none) or softcap=50");
 }
 
-// kv_len is an int32 on the device, and so is kv_len - window: up to 2^30 neither can overflow.
+// Positions are int32 on the device: less than 2^30 either way they cannot overflow.
 Verdict window_is_in_range(const Problem& problem, const Target&) {
-  return refuse_outside(__func__, "window", problem.window, 0, 1 << 30);
+  return refuse_outside(__func__, "window", problem.window, 0, kMaxKeys);
+}
+
+Verdict chunk_is_in_range(const Problem& problem, const Target&) {
+  return refuse_outside(__func__, "chunk", problem.chunk, 0, kMaxKeys);
+}
+
+Verdict bias_is_fp32_or_fp16(const Problem& problem, const Target&) {
+  if (!problem.bias || *problem.bias == DType::fp32 || *problem.bias == DType::fp16) return {};
+  return refuse(__func__, "bias", name(*problem.bias), "is neither fp32 nor fp16", "bias=fp16");
+}
+
+// The bits of a tree belong to the newest keys of the row, which a shard may not hold.
+Verdict tree_keys_are_contiguous(const Problem& problem, const Target&) {
+  if (problem.mask != Mask::tree || !problem.strided_positions) return {};
+  return refuse(__func__, "positions", "strided", "leaves the keys of mask=tree on several shards",
+                "positions=contiguous or mask=causal");
+}
+
+Verdict partial_is_fp32(const Problem& problem, const Target&) {
+  if (!problem.out_partial || problem.out_dtype == DType::fp32) return {};
+  return refuse(__func__, "out", name(problem.out_dtype), "is not the fp32 of a partial",
+                "out=partial");
+}
+
+// A sink belongs to a row once, and partials of one row are many.
+Verdict partial_has_no_sink(const Problem& problem, const Target&) {
+  if (!problem.out_partial || !problem.sink) return {};
+  return refuse(__func__, "sink", "on", "would count once for every partial of out=partial",
+                "sink=off");
 }
 
 Verdict align_is_a_load_width(const Problem& problem, const Target&) {
@@ -146,21 +262,56 @@ Verdict align_covers_an_element(const Problem& problem, const Target&) {
       fmt::format("align={}", size_bytes(widest)));
 }
 
+// The scale follows the elements of its row, so it lies as the row does.
+Verdict inline_scale_is_aligned(const Problem& problem, const Target&) {
+  const bool inline_scale = problem.k_scale == KvScale::inl || problem.v_scale == KvScale::inl;
+  if (!inline_scale || problem.align >= 4) return {};
+  return refuse(__func__, "align", problem.align, "is less than the 4 bytes of an inline scale",
+                "align=4");
+}
+
 constexpr ProblemRule kTable[] = {
     {"target_architecture_is_supported", target_architecture_is_supported},
     {"target_facts_are_complete", target_facts_are_complete},
     {"target_vector_width_is_supported", target_vector_width_is_supported},
     {"kv_heads_are_in_range", kv_heads_are_in_range},
     {"q_heads_are_a_multiple_of_kv_heads", q_heads_are_a_multiple_of_kv_heads},
+    {"q_is_floating", q_is_floating},
+    {"out_is_floating", out_is_floating},
     {"head_dims_are_in_range", head_dims_are_in_range},
-    {"head_dims_are_multiples_of_8", head_dims_are_multiples_of_8},
-    {"query_len_is_one", query_len_is_one},
+    {"head_dims_are_even", head_dims_are_even},
+    {"rows_of_8_bit_types_are_whole_words", rows_of_8_bit_types_are_whole_words},
+    {"q_rope_is_a_part_of_q", q_rope_is_a_part_of_q},
+    {"v_in_k_has_the_type_of_k", v_in_k_has_the_type_of_k},
+    {"v_in_k_is_not_wider_than_k", v_in_k_is_not_wider_than_k},
+    {"v_in_k_has_the_scale_of_k", v_in_k_has_the_scale_of_k},
+    {"v_in_k_has_the_pages_of_k", v_in_k_has_the_pages_of_k},
+    {"query_len_is_in_range", query_len_is_in_range},
+    {"query_rows_are_in_range", query_rows_are_in_range},
     {"page_size_is_in_range", page_size_is_in_range},
+    {"separate_tables_have_pages", separate_tables_have_pages},
     {"scale_fits_fp32", scale_fits_fp32},
     {"softcap_fits_fp32", softcap_fits_fp32},
     {"window_is_in_range", window_is_in_range},
+    {"chunk_is_in_range", chunk_is_in_range},
+    {"bias_is_fp32_or_fp16", bias_is_fp32_or_fp16},
+    {"tree_keys_are_contiguous", tree_keys_are_contiguous},
+    {"partial_is_fp32", partial_is_fp32},
+    {"partial_has_no_sink", partial_has_no_sink},
     {"align_is_a_load_width", align_is_a_load_width},
     {"align_covers_an_element", align_covers_an_element},
+    {"inline_scale_is_aligned", inline_scale_is_aligned},
+    {"params_are_few", params_are_few},
+    {"param_names_are_new_words", param_names_are_new_words},
+    {"param_names_differ", param_names_differ},
+    {"expressions_are_short", expressions_are_short},
+    {"expressions_are_in_text_order", expressions_are_in_text_order},
+    {"expressions_use_what_is_there", expressions_use_what_is_there},
+    {"predicate_does_not_use_score", predicate_does_not_use_score},
+    {"expression_constants_fit_fp32", expression_constants_fit_fp32},
+    {"floor_division_is_of_whole_numbers", floor_division_is_of_whole_numbers},
+    {"whole_numbers_fit_64_bits", whole_numbers_fit_64_bits},
+    {"negative_numbers_are_numbers", negative_numbers_are_numbers},
 };
 
 }  // namespace

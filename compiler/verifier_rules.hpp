@@ -7,9 +7,13 @@
 #include <string>
 #include <utility>
 
+#include "compiler/problem.hpp"
 #include "compiler/result.hpp"
+#include "compiler/target.hpp"
 
 namespace splitkv::rules {
+
+using Verdict = std::optional<Refusal>;
 
 // A rule passes its own __func__, so that the name in the refusal cannot drift from the function's.
 template <class T>
@@ -30,5 +34,18 @@ inline std::optional<Refusal> refuse_outside(const char* rule, const char* field
                   fmt::format("{}={}", field, high));
   return std::nullopt;
 }
+
+// Rules of parameters and expressions (verifier_expr.cpp), in the order of the table.
+Verdict params_are_few(const Problem& problem, const Target&);
+Verdict param_names_are_new_words(const Problem& problem, const Target&);
+Verdict param_names_differ(const Problem& problem, const Target&);
+Verdict expressions_are_short(const Problem& problem, const Target&);
+Verdict expressions_are_in_text_order(const Problem& problem, const Target&);
+Verdict expressions_use_what_is_there(const Problem& problem, const Target&);
+Verdict predicate_does_not_use_score(const Problem& problem, const Target&);
+Verdict expression_constants_fit_fp32(const Problem& problem, const Target&);
+Verdict floor_division_is_of_whole_numbers(const Problem& problem, const Target&);
+Verdict whole_numbers_fit_64_bits(const Problem& problem, const Target&);
+Verdict negative_numbers_are_numbers(const Problem& problem, const Target&);
 
 }  // namespace splitkv::rules

@@ -9,44 +9,94 @@ namespace splitkv {
 namespace rules {
 namespace {
 
-using Verdict = std::optional<Refusal>;
-
 constexpr int kMaxSplits = 1024;
 constexpr int kMaxBlocks = 65536;
 constexpr int kMaxRegistersPerThread = 255;
 
 Verdict family_runs_on_the_target(const Problem&, const Schedule& schedule, const Target& target) {
-  const Family needed = target.kind == TargetKind::cuda ? Family::simt : Family::vector;
-  if (schedule.family == needed) return {};
+  const bool cuda = target.kind == TargetKind::cuda;
+  if (cuda == (schedule.family != Family::vector)) return {};
   return refuse(__func__, "family", name(schedule.family),
                 fmt::format("does not run on {}", print(target)),
-                fmt::format("family={}", name(needed)));
+                cuda ? "family=simt" : "family=vector");
+}
+
+// ---- what tensor cores take ---------------------------------------------------------------------
+
+bool is_mma(const Schedule& schedule) { return schedule.family == Family::mma; }
+
+Verdict refuse_mma(const char* rule, std::string limit) {
+  return refuse(rule, "family", "mma", std::move(limit), "family=simt");
+}
+
+Verdict mma_takes_16_bit_q(const Problem& problem, const Schedule& schedule, const Target&) {
+  if (!is_mma(schedule) || size_bytes(problem.q_dtype) == 2) return {};
+  return refuse_mma(__func__,
+                    fmt::format("takes fp16 and bf16 queries, not q={}", name(problem.q_dtype)));
+}
+
+// Dots multiply two operands of one type: K as it is, or made of 8 bits.
+Verdict mma_takes_k_like_q_or_of_8_bits(const Problem& problem, const Schedule& schedule,
+                                        const Target&) {
+  if (!is_mma(schedule) || problem.k_dtype == problem.q_dtype || size_bytes(problem.k_dtype) == 1)
+    return {};
+  return refuse_mma(__func__, fmt::format("takes K of q's type or of 8 bits, not q={} with k={}",
+                                          name(problem.q_dtype), name(problem.k_dtype)));
+}
+
+Verdict mma_takes_v_of_16_or_8_bits(const Problem& problem, const Schedule& schedule,
+                                    const Target&) {
+  if (!is_mma(schedule) || problem.v_dtype != DType::fp32) return {};
+  return refuse_mma(__func__, "takes V of 16 or 8 bits, not v=fp32");
+}
+
+// Asynchronous copies bring 4, 8 or 16 bytes.
+Verdict mma_copies_words(const Problem& problem, const Schedule& schedule, const Target&) {
+  if (!is_mma(schedule) || problem.align >= 4) return {};
+  return refuse_mma(__func__, fmt::format("copies 4 bytes at least, not align={}", problem.align));
+}
+
+Verdict mma_holds_a_row_of_v(const Problem& problem, const Schedule& schedule, const Target&) {
+  if (!is_mma(schedule) || most_mma_rows(problem) > 0) return {};
+  return refuse_mma(__func__, fmt::format("holds at most {} columns of V, not dim_v={}",
+                                          kMmaAccumulatorColumns, problem.dim_v));
+}
+
+// ---- the block ----------------------------------------------------------------------------------
+
+Verdict warps_are_in_range(const Problem&, const Schedule& schedule, const Target&) {
+  const int most = schedule.family == Family::vector ? 1 : 16;  // a CPU block is one thread
+  return refuse_outside(__func__, "warps", schedule.warps, 1, most);
 }
 
 Verdict tile_is_in_range(const Problem&, const Schedule& schedule, const Target&) {
   return refuse_outside(__func__, "tile", schedule.tile_kv, 8, 1024);
 }
 
-Verdict tile_is_a_multiple_of_8(const Problem&, const Schedule& schedule, const Target&) {
-  if (schedule.tile_kv % 8 == 0) return {};
-  return refuse(__func__, "tile", schedule.tile_kv, "is not a multiple of 8",
-                fmt::format("tile={}", (schedule.tile_kv + 7) / 8 * 8));
+// Each warp of the mma family takes whole steps of a tile, all of them equally many.
+Verdict tile_is_made_of_whole_steps(const Problem&, const Schedule& schedule, const Target&) {
+  const int step = is_mma(schedule) ? kMmaStep * schedule.warps : 8;
+  if (schedule.tile_kv % step == 0) return {};
+  return refuse(__func__, "tile", schedule.tile_kv, fmt::format("is not a multiple of {}", step),
+                fmt::format("tile={}", (schedule.tile_kv + step - 1) / step * step));
 }
 
-Verdict rows_are_in_range(const Problem&, const Schedule& schedule, const Target&) {
-  return refuse_outside(__func__, "rows", schedule.rows, 1, 8);
-}
-
-Verdict warps_are_in_range(const Problem&, const Schedule& schedule, const Target&) {
-  const int most = schedule.family == Family::simt ? 16 : 1;  // a CPU block is one thread
-  return refuse_outside(__func__, "warps", schedule.warps, 1, most);
+Verdict rows_are_in_range(const Problem& problem, const Schedule& schedule, const Target&) {
+  const int most = is_mma(schedule) ? most_mma_rows(problem) : 8;
+  return refuse_outside(__func__, "rows", schedule.rows, 1, most);
 }
 
 Verdict unroll_is_a_power_of_two_up_to_8(const Problem&, const Schedule& schedule, const Target&) {
   const int unroll = schedule.unroll;
+  if (is_mma(schedule)) return refuse_outside(__func__, "unroll", unroll, 1, 1);
   if (unroll == 1 || unroll == 2 || unroll == 4 || unroll == 8) return {};
   return refuse(__func__, "unroll", unroll, "is none of 1, 2, 4, 8",
                 "unroll=1, unroll=2, unroll=4 or unroll=8");
+}
+
+Verdict stages_are_in_range(const Problem&, const Schedule& schedule, const Target&) {
+  if (is_mma(schedule)) return refuse_outside(__func__, "stages", schedule.stages, 2, 8);
+  return refuse_outside(__func__, "stages", schedule.stages, 1, 1);
 }
 
 Verdict splits_are_in_range(const Problem&, const Schedule& schedule, const Target&) {
@@ -95,10 +145,16 @@ Verdict registers_fit_a_thread(const Problem& problem, const Schedule& schedule,
   if (needed(schedule) <= kMaxRegistersPerThread) return {};
   Schedule fitting = schedule;
   while (fitting.unroll > 1 && needed(fitting) > kMaxRegistersPerThread) fitting.unroll /= 2;
-  return refuse(__func__, "unroll", schedule.unroll,
-                fmt::format("with rows={} needs about {} registers a thread, above {}",
-                            schedule.rows, needed(schedule), kMaxRegistersPerThread),
-                fmt::format("unroll={}", fitting.unroll));
+  if (needed(fitting) <= kMaxRegistersPerThread)
+    return refuse(__func__, "unroll", schedule.unroll,
+                  fmt::format("with rows={} needs about {} registers a thread, above {}",
+                              schedule.rows, needed(schedule), kMaxRegistersPerThread),
+                  fmt::format("unroll={}", fitting.unroll));
+  while (fitting.rows > 1 && needed(fitting) > kMaxRegistersPerThread) --fitting.rows;
+  return refuse(__func__, "rows", schedule.rows,
+                fmt::format("needs about {} registers a thread whatever unroll is, above {}",
+                            needed(fitting), kMaxRegistersPerThread),
+                fmt::format("rows={} unroll=1", fitting.rows));
 }
 
 Verdict registers_fit_the_file(const Problem& problem, const Schedule& schedule,
@@ -113,27 +169,47 @@ Verdict registers_fit_the_file(const Problem& problem, const Schedule& schedule,
                 fmt::format("warps={}", warps));
 }
 
+// Offers fewer stages, else fewer warps, else fewer rows: what costs least speed first.
 Verdict shared_memory_fits_a_block(const Problem& problem, const Schedule& schedule,
                                    const Target& target) {
-  const int64_t needed = resources_of(problem, schedule, target).smem_bytes;
-  if (needed <= target.smem_per_block_bytes) return {};
+  const auto needed = [&](const Schedule& candidate) {
+    return resources_of(problem, candidate, target).smem_bytes;
+  };
+  const int64_t most = target.smem_per_block_bytes;
+  if (needed(schedule) <= most) return {};
+  const std::string limit =
+      fmt::format("needs {} bytes of shared memory, above {}", needed(schedule), most);
   Schedule fitting = schedule;
-  while (fitting.warps > 1 &&
-         resources_of(problem, fitting, target).smem_bytes > target.smem_per_block_bytes)
-    --fitting.warps;
-  return refuse(__func__, "warps", schedule.warps,
-                fmt::format("with rows={} needs {} bytes of shared memory, above {}", schedule.rows,
-                            needed, target.smem_per_block_bytes),
-                fmt::format("warps={}", fitting.warps));
+  while (is_mma(schedule) && fitting.stages > 2 && needed(fitting) > most) --fitting.stages;
+  if (needed(fitting) <= most)
+    return refuse(__func__, "stages", schedule.stages, limit,
+                  fmt::format("stages={}", fitting.stages));
+  // A tile of whole steps for so many warps is one for half of them too.
+  while (fitting.warps > 1 && needed(fitting) > most)
+    fitting.warps = is_mma(schedule) ? fitting.warps / 2 : fitting.warps - 1;
+  if (needed(fitting) <= most)
+    return refuse(__func__, "warps", schedule.warps, limit,
+                  is_mma(schedule)
+                      ? fmt::format("warps={} stages={}", fitting.warps, fitting.stages)
+                      : fmt::format("warps={}", fitting.warps));
+  while (fitting.rows > 1 && needed(fitting) > most) --fitting.rows;
+  return refuse(__func__, "rows", schedule.rows, limit,
+                fmt::format("rows={} warps=1", fitting.rows));
 }
 
 constexpr ScheduleRule kTable[] = {
     {"family_runs_on_the_target", family_runs_on_the_target},
-    {"tile_is_in_range", tile_is_in_range},
-    {"tile_is_a_multiple_of_8", tile_is_a_multiple_of_8},
-    {"rows_are_in_range", rows_are_in_range},
+    {"mma_takes_16_bit_q", mma_takes_16_bit_q},
+    {"mma_takes_k_like_q_or_of_8_bits", mma_takes_k_like_q_or_of_8_bits},
+    {"mma_takes_v_of_16_or_8_bits", mma_takes_v_of_16_or_8_bits},
+    {"mma_copies_words", mma_copies_words},
+    {"mma_holds_a_row_of_v", mma_holds_a_row_of_v},
     {"warps_are_in_range", warps_are_in_range},
+    {"tile_is_in_range", tile_is_in_range},
+    {"tile_is_made_of_whole_steps", tile_is_made_of_whole_steps},
+    {"rows_are_in_range", rows_are_in_range},
     {"unroll_is_a_power_of_two_up_to_8", unroll_is_a_power_of_two_up_to_8},
+    {"stages_are_in_range", stages_are_in_range},
     {"splits_are_in_range", splits_are_in_range},
     {"blocks_are_in_range", blocks_are_in_range},
     {"merge_agrees_with_the_problem", merge_agrees_with_the_problem},

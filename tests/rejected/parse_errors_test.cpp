@@ -26,7 +26,7 @@ TEST(ParseErrors, OfAProblem) {
       {"q=bf16 heads=1 dim=64 windw=4",
        "windw=4: attention has no word \"windw\"; the closest is window="},
       {"q=bf16 heads=1 dim=64 splitkv",
-       "splitkv: attention has no word \"splitkv\"; the closest is kv="},
+       "splitkv: attention has no word \"splitkv\"; the closest is sink="},
       {"q=bf16 heads=1 dim",
        "dim: the word has no value; D (dim=128), QK/V (dim=192/128) would work"},
       {"q=bf16 heads=1 dim=64 dim=64", "dim=64: the word is given twice; one dim= would work"},
@@ -66,6 +66,23 @@ TEST(ParseErrors, OfAProblem) {
        "deterministic=yes: the value is not understood; on, off would work"},
       {"q=bf16 kv=bf16 v=fp16 heads=1 dim=64",
        "v=: kv= already names this type; kv= alone, or k= and v=, would work"},
+      {"q=bf16 kv=fp4 heads=1 dim=64",
+       "kv=fp4: the value is not understood; fp32, fp16, bf16, e4m3, e5m2, int8 would work"},
+      {"q=bf16 out=all heads=1 dim=64",
+       "out=all: the value is not understood; fp32, fp16, bf16, partial would work"},
+      {"q=bf16 heads=1 dim=64 kv_scale=token v_scale=head",
+       "v_scale=: kv_scale= already names this scale; kv_scale= alone, or k_scale= and v_scale=, "
+       "would work"},
+      {"q=bf16 heads=1 dim=64 params=a",
+       "params=a: the value is not understood; NAME:scalar, NAME:head, NAME:row, several with "
+       "commas (params=slope:head) would work"},
+      {"q=bf16 heads=1 dim=64 params=a:head,",
+       "params=a:head,: the value is not understood; NAME:scalar, NAME:head, NAME:row, several "
+       "with commas (params=slope:head) would work"},
+      {"q=bf16 heads=1 dim=64 score=",
+       "score=: the value is not understood; an expression (score=score+slope*key_pos) would work"},
+      {"q=bf16 heads=1 dim=64 mask=full",
+       "mask=full: the value is not understood; causal, none, tree would work"},
       {"q=bf16 k=bf16 heads=1 dim=64",
        "v=: the word is missing; kv= alone, or k= and v=, would work"},
   };
@@ -77,10 +94,54 @@ TEST(ParseErrors, OfAProblem) {
   }
 }
 
+TEST(ParseErrors, OfAnExpressionNameTheCharacter) {
+  const std::string nested(200, '(');
+  std::string sum = "1";
+  for (int i = 0; i < 200; ++i) sum += "+1";
+  const std::vector<Case> cases = {
+      {"score=score+", "character 7: an operand is missing; a number, a name or ( would work"},
+      {"score=*2", "character 1: an operand is missing; a number, a name or ( would work"},
+      {"score=score#2",
+       "character 6: what follows is not understood; an operator such as + or && would work"},
+      {"score=(score", "character 7: the parenthesis is not closed; ) would work"},
+      {"score=score)",
+       "character 6: what follows is not understood; an operator such as + or && "
+       "would work"},
+      {"score=scores*2",
+       "character 1: the name \"scores\" means nothing here; score, query_pos, key_pos, kv_len, "
+       "head, batch, bet, or a name given by params= would work"},
+      {"where=score>2",
+       "character 1: the name \"score\" means nothing here; query_pos, key_pos, kv_len, head, "
+       "batch, bet, or a name given by params= would work"},
+      {"where=tanh", "character 5: tanh is a function; tanh( would work"},
+      {"where=min(head)", "character 9: min takes 2 operands; a comma and the next one would work"},
+      {"where=abs(head,1)", "character 9: abs takes 1 operand(s); ) would work"},
+      {"where=select(1,2)",
+       "character 11: select takes 3 operands; a comma and the next one would work"},
+      {"where=1e999<key_pos", "character 1: the number is not understood; 0.5 or 1e-3 would work"},
+      {"where=.<key_pos", "character 1: the number is not understood; 0.5 or 1e-3 would work"},
+      {"where=2key_pos",
+       "character 2: what follows is not understood; an operator such as + or && would work"},
+      {"where=key_pos=3",
+       "character 8: what follows is not understood; an operator such as + or && would work"},
+      {"where=" + nested,
+       "character 101: operations are nested more than 100 deep; fewer parentheses would work"},
+      {"where=" + sum,
+       "character 258: the expression has more than 256 numbers, names and "
+       "operators; a shorter one would work"},
+  };
+  for (const Case& c : cases) {
+    const Result<Problem> parsed = parse_problem("q=bf16 heads=1 dim=64 params=bet:row " + c.text);
+    ASSERT_FALSE(parsed.ok()) << c.text;
+    EXPECT_EQ(parsed.error().status, Status::invalid_argument);
+    EXPECT_EQ(parsed.error().message, c.text + ": " + c.message);
+  }
+}
+
 TEST(ParseErrors, OfASchedule) {
   const std::vector<Case> cases = {
       {"schedule tiel=64", "tiel=64: schedule has no word \"tiel\"; the closest is tile="},
-      {"family=mma", "family=mma: the value is not understood; simt, vector would work"},
+      {"family=wgmma", "family=wgmma: the value is not understood; simt, mma, vector would work"},
       {"tile=big",
        "tile=big: the value is not understood; a whole number of keys (tile=64) would work"},
       {"partition=even",

@@ -72,12 +72,48 @@ TEST(DefaultSchedule, DoesNotSplitWhatFitsOneTileOrAlreadyFillsTheMachine) {
 TEST(DefaultSchedule, DividesLargeGroupsInEquallyFullRowBlocks) {
   for (const auto& [group, rows] : std::vector<std::pair<int, int>>{
            {1, 1}, {4, 4}, {7, 7}, {8, 8}, {9, 5}, {12, 6}, {16, 8}, {71, 8}}) {
-    Problem problem;
+    Problem problem = problem_of("q=fp32 heads=1 dim=64");
     problem.q_heads = group;
-    problem.dim_qk = problem.dim_v = 64;
     EXPECT_EQ(default_schedule(problem, {}, target_of("cuda:sm_90a")).schedule.rows, rows);
     EXPECT_EQ(default_schedule(problem, {}, target_of("cpu:x86-64-v3")).schedule.rows, rows);
   }
+}
+
+TEST(DefaultSchedule, UsesTensorCoresWhereTheyTakeTheProblem) {
+  const Target h200 = target_of("cuda:sm_90a");
+  const auto family = [&](const char* text) {
+    return default_schedule(problem_of(text), {}, h200).schedule.family;
+  };
+  EXPECT_EQ(family("q=bf16 heads=32/8 dim=128"), Family::mma);
+  EXPECT_EQ(family("q=fp16 kv=e4m3 heads=32/8 dim=128 kv_scale=token"), Family::mma);
+  EXPECT_EQ(family("q=bf16 k=bf16 v=fp16 heads=128/1 dim=576/512"), Family::mma);
+  EXPECT_EQ(family("q=fp32 heads=32/8 dim=128"), Family::simt);
+  EXPECT_EQ(family("q=bf16 kv=fp16 heads=32/8 dim=128"), Family::simt);
+  EXPECT_EQ(family("q=bf16 heads=32/8 dim=128 align=2"), Family::simt);
+  EXPECT_EQ(family("q=bf16 heads=32/8 dim=576"), Family::simt);
+}
+
+TEST(DefaultSchedule, OfTensorCoresHoldsAllRowsThatFitAndLeavesRoomForThreeBlocks) {
+  const Target h200 = target_of("cuda:sm_90a");
+  const auto chosen = [&](const char* text) {
+    return default_schedule(problem_of(text), {}, h200).schedule;
+  };
+  EXPECT_EQ(chosen("q=bf16 heads=32/8 dim=128").rows, 4);
+  EXPECT_EQ(chosen("q=bf16 heads=32/1 dim=128 query_len=3").rows, 32);
+  EXPECT_EQ(chosen("q=bf16 heads=128/1 dim=576/512 v_in_k=on").rows, 8);
+  const Problem problem = problem_of("q=bf16 heads=32/8 dim=128");
+  const Schedule schedule = chosen("q=bf16 heads=32/8 dim=128");
+  EXPECT_EQ(schedule.warps, 4);
+  EXPECT_GE(schedule.stages, 2);
+  EXPECT_EQ(resources_of(problem, schedule, h200).blocks_per_sm, 3);
+}
+
+TEST(DefaultSchedule, OfLongHeadsGivesUpKeysInFlightAndThenRows) {
+  const Schedule schedule =
+      default_schedule(problem_of("q=fp32 heads=8/1 dim=576"), {}, target_of("cuda:sm_90a"))
+          .schedule;
+  EXPECT_EQ(schedule.unroll, 1);
+  EXPECT_LT(schedule.rows, 8);
 }
 
 TEST(DefaultSchedule, OnTheCpuCutsAFewPiecesAThreadUnlessSequencesAreEnough) {

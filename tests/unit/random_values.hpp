@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "compiler/problem.hpp"
@@ -36,27 +37,141 @@ inline KvLayout random_layout(Engine& engine) {
   return layout;
 }
 
-// Passes every problem rule on every known target.
-inline Problem random_problem(Engine& engine) {
-  const std::vector<DType> types = {DType::fp32, DType::fp16, DType::bf16};
-  Problem problem;
-  problem.q_dtype = one_of(engine, types);
-  problem.k_dtype = one_of(engine, types);
-  problem.v_dtype = coin(engine) ? problem.k_dtype : one_of(engine, types);
-  problem.out_dtype = coin(engine) ? problem.q_dtype : one_of(engine, types);
+// A tree of whole numbers of positions, lengths and indices.
+inline int random_whole(Engine& engine, ScoreExpr& expr, int depth) {
+  const int kind = depth == 0 ? between(engine, 0, 1) : between(engine, 0, 4);
+  if (kind == 0) return constant(expr, between(engine, -20, 5000));
+  if (kind == 1)
+    return leaf(expr, one_of<ScoreOp>(engine, {ScoreOp::query_pos, ScoreOp::key_pos,
+                                               ScoreOp::kv_len, ScoreOp::q_head, ScoreOp::batch}));
+  const int a = random_whole(engine, expr, depth - 1);
+  if (kind == 2) {
+    const int divisor = constant(expr, between(engine, 1, 300));
+    return apply(expr, coin(engine) ? ScoreOp::quotient : ScoreOp::remainder, a, divisor);
+  }
+  const int b = random_whole(engine, expr, depth - 1);
+  return apply(expr,
+               one_of<ScoreOp>(
+                   engine, {ScoreOp::add, ScoreOp::sub, ScoreOp::min, ScoreOp::max, ScoreOp::mul}),
+               a, b);
+}
+
+// A tree of any operations that users may write, in the order of a text.
+inline int random_tree(Engine& engine, ScoreExpr& expr, int params, bool with_score, int depth) {
+  const auto operand = [&] { return random_tree(engine, expr, params, with_score, depth - 1); };
+  const int kind = depth == 0 ? between(engine, 0, 3) : between(engine, 0, 9);
+  if (kind == 0) return constant(expr, std::normal_distribution<double>(0, 10)(engine));
+  if (kind == 1) return random_whole(engine, expr, depth);
+  if (kind == 2 && with_score) return leaf(expr, ScoreOp::score);
+  if (kind == 3 && params > 0) return param(expr, between(engine, 0, params - 1));
+  if (kind <= 3) return leaf(expr, ScoreOp::key_pos);
+  if (kind == 4) {
+    const int a = operand();
+    const ScoreOp op =
+        one_of<ScoreOp>(engine, {ScoreOp::neg, ScoreOp::abs, ScoreOp::tanh, ScoreOp::exp,
+                                 ScoreOp::log, ScoreOp::sigmoid, ScoreOp::invert});
+    const bool number = expr.nodes[size_t(a)].op == ScoreOp::constant;
+    return apply(expr, op == ScoreOp::neg && number ? ScoreOp::abs : op, a);
+  }
+  const int a = operand(), b = operand();
+  if (kind == 5) return apply(expr, ScoreOp::select, a, b, operand());
+  return apply(
+      expr,
+      one_of<ScoreOp>(engine, {ScoreOp::add, ScoreOp::sub, ScoreOp::mul, ScoreOp::div, ScoreOp::min,
+                               ScoreOp::max, ScoreOp::less, ScoreOp::less_equal, ScoreOp::equal,
+                               ScoreOp::both, ScoreOp::either}),
+      a, b);
+}
+
+inline ScoreExpr random_user_expr(Engine& engine, const std::vector<Param>& params,
+                                  bool with_score) {
+  ScoreExpr expr;
+  random_tree(engine, expr, int(params.size()), with_score, between(engine, 0, 4));
+  return expr;
+}
+
+inline std::vector<Param> random_params(Engine& engine) {
+  std::vector<Param> params;
+  const int count = coin(engine) ? 0 : between(engine, 1, kMaxParams);
+  for (int i = 0; i < count; ++i)
+    params.push_back(
+        {"p_" + std::to_string(i * 3),
+         one_of<ParamScope>(engine, {ParamScope::scalar, ParamScope::head, ParamScope::row})});
+  return params;
+}
+
+inline DType random_kv_type(Engine& engine) {
+  return one_of<DType>(
+      engine, {DType::fp32, DType::fp16, DType::bf16, DType::e4m3, DType::e5m2, DType::int8});
+}
+
+inline KvScale random_scale(Engine& engine) {
+  return one_of<KvScale>(
+      engine, {KvScale::none, KvScale::tensor, KvScale::head, KvScale::token, KvScale::inl});
+}
+
+inline int random_dim(Engine& engine, DType type) {
+  const int unit = size_bytes(type) == 1 ? 4 : coin(engine) ? 8 : 2;
+  const int most = between(engine, 0, 3) == 0 ? 576 : 256;
+  return unit * between(engine, 8 / unit, most / unit);
+}
+
+inline void randomise_tensors(Engine& engine, Problem& problem) {
+  const std::vector<DType> floating = {DType::fp32, DType::fp16, DType::bf16};
+  problem.q_dtype = one_of(engine, floating);
+  problem.k_dtype = coin(engine) ? problem.q_dtype : random_kv_type(engine);
+  problem.v_dtype = coin(engine) ? problem.k_dtype : random_kv_type(engine);
+  problem.out_dtype = coin(engine) ? problem.q_dtype : one_of(engine, floating);
   problem.kv_heads = between(engine, 1, 40);
   problem.q_heads = problem.kv_heads * one_of<int>(engine, {1, 2, 3, 4, 5, 7, 8, 12, 16, 71});
-  problem.dim_qk = 8 * between(engine, 1, 32);
-  problem.dim_v = coin(engine) ? problem.dim_qk : 8 * between(engine, 1, 32);
+  problem.query_len = coin(engine) ? 1 : between(engine, 1, 64);
+  problem.ragged = coin(engine);
+  problem.dim_qk = random_dim(engine, problem.k_dtype);
+  problem.dim_v = random_dim(engine, problem.v_dtype);
+  if (problem.v_dtype == problem.k_dtype && coin(engine)) problem.dim_v = problem.dim_qk;
+  if (between(engine, 0, 3) == 0) problem.dim_rope = 2 * between(engine, 0, problem.dim_qk / 2 - 1);
   problem.kv_layout = random_layout(engine);
+  problem.separate_tables = is_paged(problem) && between(engine, 0, 3) == 0;
+  if (coin(engine)) problem.k_scale = random_scale(engine);
+  problem.v_scale = coin(engine) ? problem.k_scale : random_scale(engine);
+  problem.v_in_k = problem.v_dtype == problem.k_dtype && problem.dim_v <= problem.dim_qk &&
+                   problem.v_scale == problem.k_scale && !problem.separate_tables && coin(engine);
+  problem.align = one_of<int>(engine, {4, 8, 16});
+}
+
+inline void randomise_scores(Engine& engine, Problem& problem) {
   if (coin(engine)) problem.scale = std::normal_distribution<double>()(engine);
   if (coin(engine)) problem.softcap = std::exp(std::normal_distribution<double>(3, 2)(engine));
+  problem.alibi = coin(engine);
+  if (coin(engine)) problem.bias = coin(engine) ? DType::fp32 : DType::fp16;
+  problem.params = random_params(engine);
+  if (coin(engine)) problem.score_mod = random_user_expr(engine, problem.params, true);
+  problem.mask = one_of<Mask>(engine, {Mask::causal, Mask::causal, Mask::none, Mask::tree});
   if (coin(engine)) problem.window = between(engine, 1, 5000);
-  problem.lse = one_of<LseOutput>(engine, {LseOutput::none, LseOutput::natural, LseOutput::base2});
-  problem.merge = one_of<Merge>(engine, {Merge::automatic, Merge::mlo, Merge::lse});
-  problem.deterministic = between(engine, 0, 3) == 0;
-  problem.align = one_of<int>(engine, {4, 8, 16});
-  return problem;
+  if (between(engine, 0, 3) == 0) problem.chunk = between(engine, 1, 5000);
+  if (coin(engine)) problem.predicate = random_user_expr(engine, problem.params, false);
+  problem.strided_positions = problem.mask != Mask::tree && between(engine, 0, 3) == 0;
+}
+
+// Passes every problem rule on every known target.
+inline Problem random_problem(Engine& engine) {
+  while (true) {
+    Problem problem;
+    randomise_tensors(engine, problem);
+    randomise_scores(engine, problem);
+    problem.sink = coin(engine);
+    problem.out_partial = !problem.sink && coin(engine);
+    if (problem.out_partial) problem.out_dtype = DType::fp32;
+    problem.lse =
+        one_of<LseOutput>(engine, {LseOutput::none, LseOutput::natural, LseOutput::base2});
+    problem.merge = one_of<Merge>(engine, {Merge::automatic, Merge::mlo, Merge::lse});
+    problem.deterministic = between(engine, 0, 3) == 0;
+    problem.checked = one_of<Checked>(engine, {Checked::automatic, Checked::off, Checked::on});
+    // Random expressions may multiply whole numbers beyond 64 bits; all else is legal as it is.
+    const auto refusal = verify(problem, known_cuda_targets().front());
+    if (!refusal) return problem;
+    if (refusal->rule != "whole_numbers_fit_64_bits") return problem;
+  }
 }
 
 inline Target random_target(Engine& engine) {
@@ -72,11 +187,12 @@ inline Target random_target(Engine& engine) {
 // Any values of the right kind, not necessarily legal.
 inline Schedule any_schedule(Engine& engine) {
   Schedule schedule;
-  schedule.family = coin(engine) ? Family::simt : Family::vector;
+  schedule.family = one_of<Family>(engine, {Family::simt, Family::mma, Family::vector});
   schedule.tile_kv = between(engine, 1, 300);
   schedule.rows = between(engine, 1, 10);
   schedule.warps = between(engine, 1, 17);
   schedule.unroll = between(engine, 1, 9);
+  schedule.stages = between(engine, 0, 9);
   schedule.partition =
       one_of<Partition>(engine, {Partition::fixed, Partition::flat, Partition::strided});
   schedule.splits = between(engine, 0, 70);
@@ -90,9 +206,18 @@ inline Schedule any_schedule(Engine& engine) {
 inline Schedule random_schedule(Engine& engine, const Problem& problem, const Target& target) {
   while (true) {
     Schedule schedule = any_schedule(engine);
-    schedule.family = target.kind == TargetKind::cuda ? Family::simt : Family::vector;
+    schedule.family = coin(engine) ? Family::simt : Family::mma;
+    if (target.kind == TargetKind::cpu) schedule.family = Family::vector;
     schedule.tile_kv = 8 * between(engine, 1, 16);
     schedule.unroll = one_of<int>(engine, {1, 2, 4, 8});
+    schedule.stages = 1;
+    if (schedule.family == Family::mma) {
+      schedule.warps = one_of<int>(engine, {1, 2, 4, 8});
+      schedule.tile_kv = 16 * schedule.warps * between(engine, 1, 4);
+      schedule.rows = between(engine, 1, 64);
+      schedule.unroll = 1;
+      schedule.stages = between(engine, 2, 4);
+    }
     if (schedule.family == Family::vector) schedule.warps = 1;
     if (schedule.partition == Partition::flat) {
       schedule.splits = 1;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "compiler/text.hpp"
 #include "tests/unit/random_values.hpp"
 
@@ -14,23 +16,35 @@ Problem problem_of(std::string_view text) { return parse_problem(text).value(); 
 Schedule schedule_of(std::string_view text) { return parse_schedule(text).value(); }
 Target h200() { return parse_target("cuda:sm_90a").value(); }
 
-TEST(LaneShape, CoversEveryHeadWithSlicesOfAtMostEightElements) {
+bool is_power_of_two(int value) { return value > 0 && (value & (value - 1)) == 0; }
+
+// A vector is as wide as alignment, a lane and the row allow.
+void expect_widest_vector(int vector, DType type, int dim, const Problem& problem) {
+  const auto allowed = [&](int wide) {
+    return wide <= 8 && problem.align % (wide * size_bytes(type)) == 0 && dim % wide == 0;
+  };
+  EXPECT_TRUE(is_power_of_two(vector));
+  EXPECT_TRUE(allowed(vector));
+  EXPECT_FALSE(allowed(2 * vector));
+}
+
+TEST(LaneShape, CoversEveryHeadWithTheWidestVectors) {
   Engine engine(1);
   for (int i = 0; i < 3000; ++i) {
     const Problem problem = random_problem(engine);
     const LaneShape shape = lane_shape(problem);
     SCOPED_TRACE(print(problem));
-    ASSERT_TRUE(shape.lanes >= 1 && shape.lanes <= 32 && (shape.lanes & (shape.lanes - 1)) == 0);
-    ASSERT_EQ(shape.vector_k * size_bytes(problem.k_dtype), problem.align);
-    ASSERT_EQ(shape.vector_v * size_bytes(problem.v_dtype), problem.align);
+    const int widest = std::max(problem.dim_qk, problem.dim_v);
+    ASSERT_TRUE(is_power_of_two(shape.lanes) && shape.lanes <= 32);
+    ASSERT_TRUE(shape.lanes == 1 || shape.lanes * 4 < widest);
     ASSERT_GE(shape.lanes * shape.slice_qk, problem.dim_qk);
     ASSERT_GE(shape.lanes * shape.slice_v, problem.dim_v);
-    ASSERT_LE(shape.slice_qk, 8);
-    ASSERT_LE(shape.slice_v, 8);
+    ASSERT_LE(shape.slice_qk, widest <= 256 ? 8 : 24);
+    ASSERT_LE(shape.slice_v, widest <= 256 ? 8 : 24);
     ASSERT_EQ(shape.slice_qk % shape.vector_k, 0);
     ASSERT_EQ(shape.slice_v % shape.vector_v, 0);
-    ASSERT_EQ(problem.dim_qk % shape.vector_k, 0);
-    ASSERT_EQ(problem.dim_v % shape.vector_v, 0);
+    expect_widest_vector(shape.vector_k, problem.k_dtype, problem.dim_qk, problem);
+    expect_widest_vector(shape.vector_v, problem.v_dtype, problem.dim_v, problem);
   }
 }
 
@@ -41,6 +55,52 @@ TEST(LaneShape, OfCommonHeads) {
   EXPECT_EQ(lane_shape(problem_of("q=bf16 heads=1 dim=80")), (LaneShape{16, 8, 8, 8, 8}));
   EXPECT_EQ(lane_shape(problem_of("q=bf16 heads=1 dim=192/96")), (LaneShape{32, 8, 8, 8, 8}));
   EXPECT_EQ(lane_shape(problem_of("q=bf16 heads=1 dim=8 align=2")), (LaneShape{1, 1, 1, 8, 8}));
+  EXPECT_EQ(lane_shape(problem_of("q=bf16 heads=1 dim=576/512")), (LaneShape{32, 8, 8, 24, 16}));
+  EXPECT_EQ(lane_shape(problem_of("q=bf16 heads=1 dim=46")), (LaneShape{8, 2, 2, 6, 6}));
+  EXPECT_EQ(lane_shape(problem_of("q=bf16 kv=e4m3 heads=1 dim=128")), (LaneShape{16, 8, 8, 8, 8}));
+  EXPECT_EQ(lane_shape(problem_of("q=bf16 kv=int8 heads=1 dim=128 align=4")),
+            (LaneShape{16, 4, 4, 8, 8}));
+}
+
+TEST(MmaShape, StagesRowsAtOddPitches) {
+  const Problem plain = problem_of("q=bf16 heads=32/8 dim=128");
+  const Schedule schedule = schedule_of("family=mma rows=4 warps=4 unroll=1 stages=3");
+  const MmaShape shape = mma_shape(plain, schedule);
+  EXPECT_EQ(shape.panels, 1);
+  EXPECT_EQ(shape.pitch_k, 17 * 16);  // 256 bytes are 16 chunks; the next odd number is 17
+  EXPECT_EQ(shape.pitch_v, 17 * 16);
+  EXPECT_EQ(shape.step_bytes, 16 * 34 * 16);
+  EXPECT_EQ(shape.work_bytes, 0);
+  EXPECT_EQ(shape.q_bytes, 8 * 17 * 16);
+  EXPECT_EQ(shape.loop_bytes, 8 * 272 + 4 * 3 * 8704);
+  EXPECT_EQ(shape.copy_k, 16);
+  EXPECT_EQ(resources_of(plain, schedule, h200()).smem_bytes, shape.loop_bytes);
+}
+
+TEST(MmaShape, OfEightBitsHasRowsAsInMemoryAndAPlaceToConvertThem) {
+  const Problem problem =
+      problem_of("q=bf16 k=e4m3 v=bf16 heads=32/8 dim=100/40 k_scale=token align=4");
+  const MmaShape shape =
+      mma_shape(problem, schedule_of("family=mma rows=9 warps=2 unroll=1 stages=2"));
+  EXPECT_EQ(shape.panels, 2);
+  EXPECT_EQ(shape.pitch_k, 7 * 16);      // 100 bytes
+  EXPECT_EQ(shape.pitch_v, 7 * 16);      // 48 elements of 2 bytes: 6 chunks, so 7
+  EXPECT_EQ(shape.work_pitch, 15 * 16);  // 112 elements of 2 bytes: 14 chunks, so 15
+  EXPECT_EQ(shape.step_bytes, 16 * 14 * 16 + 128);
+  EXPECT_EQ(shape.work_bytes, 16 * 240);
+  EXPECT_EQ(shape.copy_k, 4);
+  EXPECT_EQ(shape.copy_v, 4);
+}
+
+TEST(MmaShape, OfVWithinKHasNoRowsOfV) {
+  const Problem mla = problem_of("q=bf16 heads=128/1 dim=576/512 v_in_k=on");
+  const MmaShape shape = mma_shape(mla, schedule_of("family=mma rows=8 unroll=1 stages=2"));
+  EXPECT_EQ(shape.pitch_v, 0);
+  EXPECT_EQ(shape.step_bytes, 16 * 73 * 16);  // 1152 bytes are 72 chunks
+  EXPECT_EQ(most_mma_rows(mla), 8);
+  EXPECT_EQ(most_mma_rows(problem_of("q=bf16 heads=1 dim=64")), 64);
+  EXPECT_EQ(most_mma_rows(problem_of("q=bf16 heads=1 dim=576")), 0);
+  EXPECT_EQ(most_mma_rows(problem_of("q=bf16 heads=1 dim=120")), 32);
 }
 
 TEST(Resources, SharedMemoryIsTheMergeBufferOfTheWarps) {
@@ -92,6 +152,9 @@ TEST(Resources, KvBytesAreThoseOfEveryHeadOfEveryToken) {
   EXPECT_EQ(kv_bytes(problem_of("q=bf16 heads=32/8 dim=128"), 8192), 33554432);
   EXPECT_EQ(kv_bytes(problem_of("q=bf16 k=fp32 v=fp16 heads=2 dim=64/32"), 10),
             10 * 2 * (64 * 4 + 32 * 2));
+  EXPECT_EQ(kv_bytes(problem_of("q=bf16 kv=int8 heads=2 dim=128 kv_scale=inline"), 10),
+            10 * 2 * (132 + 132));
+  EXPECT_EQ(kv_bytes(problem_of("q=bf16 heads=16/1 dim=576/512 v_in_k=on"), 10), 10 * 1152);
 }
 
 }  // namespace

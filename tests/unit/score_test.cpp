@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "compiler/text.hpp"
+#include "compiler/text_expr.hpp"
 #include "tests/unit/random_values.hpp"
 
 namespace splitkv {
@@ -16,26 +18,57 @@ using namespace testing_support;
 ScoreInputs random_inputs(Engine& engine) {
   ScoreInputs inputs;
   inputs.dot = std::normal_distribution<double>(0, 10)(engine);
+  inputs.score = std::normal_distribution<double>(0, 10)(engine);
   inputs.kv_len = between(engine, 1, 9000);
-  inputs.query_pos = inputs.kv_len - 1;
+  inputs.query_pos = inputs.kv_len - between(engine, 1, 9);
   inputs.key_pos = between(engine, 0, int(inputs.kv_len) - 1);
   inputs.q_head = between(engine, 0, 31);
   inputs.batch = between(engine, 0, 7);
+  inputs.bias = std::normal_distribution<double>(0, 3)(engine);
+  inputs.tree_visible = between(engine, 0, 1);
+  for (int i = 0; i <= kMaxParams; ++i)
+    inputs.params.push_back(std::normal_distribution<double>()(engine));
   return inputs;
 }
 
-TEST(Score, IsScaleThenSoftcapInNaturalUnits) {
+TEST(Score, IsScaleSoftcapAlibiBiasAndTheUsersWordInNaturalUnits) {
   Engine engine(1);
-  for (int i = 0; i < 1000; ++i) {
+  int compared = 0;
+  for (int i = 0; i < 2000; ++i) {
     const Problem problem = random_problem(engine);
-    const ScoreInputs inputs = random_inputs(engine);
+    ScoreInputs inputs = random_inputs(engine);
     const double scaled = inputs.dot * scale_of(problem);
     const double cap = problem.softcap;
-    const double expected = cap == 0 ? scaled : cap * std::tanh(scaled / cap);
-    EXPECT_DOUBLE_EQ(evaluate(score_of(problem), inputs), expected);
+    double expected = cap == 0 ? scaled : cap * std::tanh(scaled / cap);
+    if (problem.alibi)
+      expected += inputs.params[problem.params.size()] * (inputs.key_pos - inputs.query_pos);
+    if (problem.bias) expected += inputs.bias;
+    if (!problem.score_mod.nodes.empty()) {
+      inputs.score = expected;
+      expected = evaluate(problem.score_mod, inputs);
+    }
+    const double got = evaluate(score_of(problem), inputs);
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(got));
+      continue;
+    }
+    EXPECT_DOUBLE_EQ(got, expected) << print(problem);
+    if (!problem.score_mod.nodes.empty() || std::isinf(expected)) continue;
     EXPECT_NEAR(evaluate(log2_score_of(problem), inputs), expected * std::numbers::log2e,
-                1e-13 * std::fabs(expected));
+                1e-13 * (std::fabs(expected) + 1e4));
+    ++compared;
   }
+  EXPECT_GT(compared, 500);
+}
+
+TEST(Score, TheSlopesOfAlibiComeAfterTheUsersParameters) {
+  Problem problem;
+  problem.params = {{"a", ParamScope::row}, {"b", ParamScope::scalar}};
+  EXPECT_EQ(all_params(problem), problem.params);
+  problem.alibi = true;
+  ASSERT_EQ(all_params(problem).size(), 3u);
+  EXPECT_EQ(alibi_param(problem), 2);
+  EXPECT_EQ(all_params(problem)[2].scope, ParamScope::head);
 }
 
 TEST(Score, InLog2UnitsCostsOneMultiplicationWithoutSoftcap) {
@@ -47,42 +80,17 @@ TEST(Score, InLog2UnitsCostsOneMultiplicationWithoutSoftcap) {
   EXPECT_EQ(log2_score_of(problem).nodes.size(), 6u);  // dot * c, tanh, * c
 }
 
-TEST(Score, AWindowKeepsExactlyItsNewestKeys) {
-  for (int window : {1, 2, 17, 100, 5000}) {
-    Problem problem;
-    problem.window = window;
-    const ScoreExpr mask = mask_of(problem), first = first_visible_key_of(problem);
-    for (int length : {1, 2, 16, 17, 18, 300}) {
-      ScoreInputs inputs;
-      inputs.kv_len = length;
-      inputs.query_pos = length - 1;
-      const int begin = std::max(0, length - window);
-      EXPECT_EQ(evaluate(first, inputs), begin);
-      for (int key = 0; key < length; ++key) {
-        inputs.key_pos = key;
-        ASSERT_EQ(evaluate(mask, inputs), key >= begin ? 1 : 0) << window << " " << key;
-      }
-    }
-  }
-}
-
-TEST(Score, WithoutAWindowEveryKeyIsSeenAndTheMaskIsConstant) {
-  EXPECT_TRUE(is_constant(mask_of(Problem{}), 1));
-  EXPECT_TRUE(is_constant(first_visible_key_of(Problem{}), 0));
-  Problem windowed;
-  windowed.window = 4;
-  EXPECT_FALSE(is_constant(mask_of(windowed), 1));
-}
-
 // An expression of every operation, over operands that keep it finite.
 ScoreExpr random_expr(Engine& engine) {
   const std::vector<ScoreOp> leaves = {ScoreOp::dot,    ScoreOp::query_pos, ScoreOp::key_pos,
-                                       ScoreOp::kv_len, ScoreOp::q_head,    ScoreOp::batch};
+                                       ScoreOp::kv_len, ScoreOp::q_head,    ScoreOp::batch,
+                                       ScoreOp::score,  ScoreOp::bias,      ScoreOp::tree_visible};
   const std::vector<ScoreOp> inner = {
-      ScoreOp::neg,        ScoreOp::abs,    ScoreOp::tanh, ScoreOp::add, ScoreOp::sub,
-      ScoreOp::mul,        ScoreOp::div,    ScoreOp::min,  ScoreOp::max, ScoreOp::less,
-      ScoreOp::both,       ScoreOp::select, ScoreOp::mul,  ScoreOp::div, ScoreOp::mul,
-      ScoreOp::less_equal, ScoreOp::exp,    ScoreOp::log};
+      ScoreOp::neg,        ScoreOp::abs,    ScoreOp::tanh,    ScoreOp::add,    ScoreOp::sub,
+      ScoreOp::mul,        ScoreOp::div,    ScoreOp::min,     ScoreOp::max,    ScoreOp::less,
+      ScoreOp::both,       ScoreOp::select, ScoreOp::mul,     ScoreOp::div,    ScoreOp::mul,
+      ScoreOp::less_equal, ScoreOp::exp,    ScoreOp::log,     ScoreOp::invert, ScoreOp::sigmoid,
+      ScoreOp::equal,      ScoreOp::either, ScoreOp::quotient};
   ScoreExpr expr;
   leaf(expr, one_of(engine, leaves));
   for (int i = 0; i < 12; ++i) {
@@ -92,6 +100,11 @@ ScoreExpr random_expr(Engine& engine) {
       return constant(expr, one_of<double>(engine, {0, 1, 2, -1, 0.5, -3.25, 1e-3}));
     };
     const ScoreOp op = one_of(engine, inner);
+    if (op == ScoreOp::quotient) {
+      const int whole = leaf(expr, ScoreOp::key_pos), by = constant(expr, between(engine, 1, 9));
+      apply(expr, coin(engine) ? ScoreOp::quotient : ScoreOp::remainder, whole, by);
+      continue;
+    }
     const int a = operand();
     const int b = arity(op) >= 2 ? operand() : -1;
     const int c = arity(op) >= 3 ? operand() : -1;
@@ -164,6 +177,42 @@ TEST(Score, ConstantsWhoseProductUnderflowsStayApart) {
   inputs.dot = 1e150;
   EXPECT_EQ(evaluate(fold(expr), inputs), evaluate(expr, inputs));
   EXPECT_GT(evaluate(fold(expr), inputs), 0);
+}
+
+TEST(Score, FoldingKeepsWholeNumbersExact) {
+  Engine engine(7);
+  for (int i = 0; i < 3000; ++i) {
+    ScoreExpr expr;
+    random_whole(engine, expr, 4);
+    const ScoreExpr folded = fold(expr);
+    for (int k = 0; k < 4; ++k) {
+      ScoreInputs inputs = random_inputs(engine);
+      inputs.query_pos = between(engine, -70, 100);
+      const double value = evaluate(expr, inputs);
+      if (std::fabs(value) > 0x1p40) continue;  // factors of it need not fit a double's 53 bits
+      ASSERT_EQ(evaluate(folded, inputs), value);
+    }
+  }
+}
+
+TEST(Score, DividingWholeNumbersStaysADivision) {
+  const ScoreExpr folded = fold(parse_expression("key_pos/49==1", {}, false).value());
+  ScoreInputs inputs;
+  inputs.key_pos = 49;
+  EXPECT_EQ(evaluate(folded, inputs), 1);  // 49 * (1 / 49) is less than 1
+  EXPECT_TRUE(std::any_of(folded.nodes.begin(), folded.nodes.end(),
+                          [](const ScoreNode& node) { return node.op == ScoreOp::div; }));
+}
+
+TEST(Score, QuotientAndRemainderAreFloorForNegativeNumbersToo) {
+  for (int value = -9; value <= 9; ++value) {
+    ScoreInputs inputs;
+    inputs.query_pos = value;
+    const ScoreExpr quotient = parse_expression("query_pos//4", {}, false).value();
+    const ScoreExpr remainder = parse_expression("query_pos%4", {}, false).value();
+    EXPECT_EQ(evaluate(quotient, inputs), value < 0 ? -((3 - value) / 4) : value / 4);
+    EXPECT_EQ(evaluate(remainder, inputs), ((value % 4) + 4) % 4);
+  }
 }
 
 }  // namespace

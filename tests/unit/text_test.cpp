@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include "compiler/score.hpp"
+#include "compiler/text_expr.hpp"
 #include "tests/unit/random_values.hpp"
 
 namespace splitkv {
@@ -71,6 +73,83 @@ TEST(Text, PrintsWordsInOneOrderWithoutDefaults) {
       "merge=mlo");
 }
 
+TEST(Text, EveryWordHasItsPlace) {
+  const std::string text =
+      "attention q=bf16 k=e4m3 v=int8 out=partial heads=16/1 dim=576/512 q_rope=64 query_len=4 "
+      "kv_layout=paged:16:nhd page_tables=separate k_scale=token v_scale=inline scale=0.1 "
+      "softcap=30 alibi=on bias=fp16 params=a:scalar,b_2:head,c:row score=score+a*b_2 mask=tree "
+      "window=9 chunk=64 where=key_pos<c positions=strided lse=base2 merge=lse deterministic=on "
+      "align=4 checked=on";
+  const Problem problem = parse_problem(text).value();
+  EXPECT_EQ(print(problem), text);
+  EXPECT_EQ(problem.out_dtype, DType::fp32);
+  EXPECT_EQ(problem.params[1], (Param{"b_2", ParamScope::head}));
+  const std::string mla =
+      "attention q=bf16 kv=bf16 heads=16/1 dim=576/512 v_in_k=on kv_scale=head mask=none sink=on";
+  EXPECT_EQ(print(parse_problem(mla).value()), mla);
+  const std::string mma =
+      "schedule family=mma tile=64 rows=4 unroll=1 stages=3 partition=fixed splits=1";
+  EXPECT_EQ(print(parse_schedule(mma).value()), mma);
+}
+
+TEST(Text, ExpressionsMayUseNamesThatLaterWordsGive) {
+  EXPECT_EQ(print(parse_problem("score=score*a params=a:head q=bf16 heads=2 dim=64").value()),
+            "attention q=bf16 kv=bf16 heads=2 dim=64 params=a:head score=score*a");
+}
+
+TEST(Text, ExpressionsPrintWithTheFewestParenthesesInOneSpelling) {
+  const std::vector<Param> params = {{"slope", ParamScope::head}};
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"((score))", "score"},
+      {"score-(1-head)", "score-(1-head)"},
+      {"(score-1)-head", "score-1-head"},
+      {"score*(1+slope)", "score*(1+slope)"},
+      {"(score*2)+slope", "score*2+slope"},
+      {"score>1", "1<score"},
+      {"score>=1", "1<=score"},
+      {"!(score==1)", "score!=1"},
+      {"!score==1", "!score==1"},
+      {"!(score!=1)", "!(score!=1)"},
+      {"-(2)", "-2"},
+      {"--2", "2"},
+      {"-2*score", "-2*score"},
+      {"-(score*2)", "-(score*2)"},
+      {"score--2", "score--2"},
+      {"score-(-slope)", "score--slope"},
+      {"(1<2)<3", "1<2<3"},
+      {"1<(2<3)", "1<(2<3)"},
+      {"head&&(batch||kv_len)", "head&&(batch||kv_len)"},
+      {"(head&&batch)||kv_len", "head&&batch||kv_len"},
+      {"(key_pos//3)*3", "key_pos//3*3"},
+      {"key_pos//(3*3)", "key_pos//(3*3)"},
+      {"key_pos%7/2", "key_pos%7/2"},
+      {"select((score<0),min(score,1),max(abs(score),0.50))",
+       "select(score<0,min(score,1),max(abs(score),0.5))"},
+      {"sigmoid(tanh(exp(log(1e-3))))", "sigmoid(tanh(exp(log(0.001))))"},
+      {"1e20+1E+2", "1e+20+100"},
+  };
+  for (const auto& [text, canonical] : cases) {
+    const Result<ScoreExpr> parsed = parse_expression(text, params, true);
+    ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.error().message;
+    EXPECT_EQ(print_expression(*parsed, params), canonical);
+    EXPECT_EQ(parse_expression(canonical, params, true).value(), *parsed) << text;
+  }
+}
+
+TEST(Text, ExpressionsHaveThePrecedenceOfC) {
+  const auto value = [](const char* text) {
+    return evaluate(parse_expression(text, {}, false).value(), {});
+  };
+  EXPECT_EQ(value("1+2*3-4/2"), 5);
+  EXPECT_EQ(value("10-3-2"), 5);
+  EXPECT_EQ(value("1||0&&0"), 1);
+  EXPECT_EQ(value("1==2<3"), 1);
+  EXPECT_EQ(value("-7//2"), -4);
+  EXPECT_EQ(value("-7%4"), 1);
+  EXPECT_EQ(value("!0+1"), 2);
+  EXPECT_EQ(value("select(2>1,3,4)"), 3);
+}
+
 TEST(Text, TypesOfKVAndOutFollowQUnlessNamed) {
   const Problem problem = parse_problem("q=fp16 heads=2 dim=64").value();
   EXPECT_EQ(problem.k_dtype, DType::fp16);
@@ -93,6 +172,20 @@ TEST(Text, SomeWordsOfAScheduleKeepTheRestOfTheBase) {
   expected.partition = Partition::strided;
   EXPECT_EQ(parse_schedule("partition=strided", base).value(), expected);
   EXPECT_EQ(parse_schedule("", base).value(), base);
+}
+
+TEST(Text, AnotherFamilyBringsWhatItNeedsUnlessTheTextSaysIt) {
+  const Schedule mma = parse_schedule("family=mma tile=128").value();
+  EXPECT_EQ(mma.unroll, 1);
+  EXPECT_EQ(mma.stages, 2);
+  EXPECT_EQ(parse_schedule("family=mma unroll=4 stages=1").value().unroll, 4);
+  EXPECT_EQ(parse_schedule("family=mma unroll=4 stages=1").value().stages, 1);
+  const Schedule simt = parse_schedule("family=simt", mma).value();
+  EXPECT_EQ(simt.unroll, 4);
+  EXPECT_EQ(simt.stages, 1);
+  EXPECT_EQ(simt.tile_kv, 128);
+  EXPECT_EQ(parse_schedule("family=vector", mma).value().warps, 1);
+  EXPECT_EQ(parse_schedule("family=mma splits=2", mma).value().stages, 2);
 }
 
 TEST(Text, AWordOfTheOtherPartitionChangesThePartitionAndDropsWhatWasItsOwn) {

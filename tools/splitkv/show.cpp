@@ -9,6 +9,7 @@
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
 #include "tools/splitkv/choices.hpp"
+#include "tools/splitkv/support_matrix.hpp"
 #include "tools/splitkv/verb.hpp"
 
 namespace splitkv::tool {
@@ -17,6 +18,7 @@ namespace {
 struct ShowOptions {
   ProblemWords problem;
   std::string target, schedule;
+  bool list = false;
   Workload workload;
 };
 
@@ -58,6 +60,10 @@ int show_one(const ModelProblem& part, const ShowOptions& options, const Result<
 }
 
 int run_show(const ShowOptions& options) {
+  if (options.list) {
+    fmt::print("{}", support_matrix());
+    return kExitOk;
+  }
   const Workload& workload = options.workload;
   if (workload.batch < 1 || workload.batch > std::numeric_limits<int32_t>::max()) {
     return bad_option("--batch", fmt::format("{}", workload.batch), "1 or more would work");
@@ -89,6 +95,8 @@ void add_show(CLI::App& app, int& status) {
   verb->add_option("--schedule", options->schedule, "a schedule, or some of its words");
   verb->add_option("--batch", options->workload.batch, "batch rows expected");
   verb->add_option("--kv-len", options->workload.kv_len, "tokens of the longest row expected");
+  verb->add_flag("--list", options->list,
+                 "print the support matrix instead: every option on representative targets");
   verb->callback([options, &status] { status = run_show(*options); });
 }
 

@@ -1,0 +1,62 @@
+#include <algorithm>
+
+#include "compiler/resources.hpp"
+
+namespace splitkv {
+namespace {
+
+constexpr int64_t kChunk = 16;  // bytes: what a lane takes from shared memory at once
+
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Bytes from one row to the next in shared memory: an odd number of chunks, so that eight rows at
+// one column lie in eight different groups of banks.
+int64_t pitch_of(int64_t row_bytes) { return ((row_bytes + kChunk - 1) / kChunk | 1) * kChunk; }
+
+// A row of 16-bit elements, padded to whole operands.
+int64_t pitch_of_16_bits(int dim) { return pitch_of(round_up(dim, 16) * 2); }
+
+// A staged row of K or V: 8-bit elements lie as they are in memory.
+int64_t staged_pitch(DType type, int dim) {
+  return size_bytes(type) == 1 ? pitch_of(dim) : pitch_of_16_bits(dim);
+}
+
+// Bytes of the copies that bring a row: what divides both its length and its place.
+int copy_bytes(const Problem& problem, DType type, int dim) {
+  int bytes = std::min(16, problem.align);
+  while (bytes > 1 && dim * size_bytes(type) % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
+bool carried_by_keys(KvScale scale) { return scale == KvScale::token || scale == KvScale::inl; }
+
+}  // namespace
+
+MmaShape mma_shape(const Problem& problem, const Schedule& schedule) {
+  MmaShape shape;
+  shape.panels = (schedule.rows + 7) / 8;
+  shape.copy_k = copy_bytes(problem, problem.k_dtype, problem.dim_qk);
+  shape.copy_v = copy_bytes(problem, problem.v_dtype, problem.dim_v);
+  shape.pitch_q = pitch_of_16_bits(problem.dim_qk);
+  shape.pitch_k = staged_pitch(problem.k_dtype, problem.dim_qk);
+  shape.pitch_v = problem.v_in_k ? 0 : staged_pitch(problem.v_dtype, problem.dim_v);
+  int widest_8_bit = 0;
+  if (size_bytes(problem.k_dtype) == 1) widest_8_bit = problem.dim_qk;
+  if (size_bytes(problem.v_dtype) == 1) widest_8_bit = std::max(widest_8_bit, problem.dim_v);
+  shape.work_pitch = widest_8_bit == 0 ? 0 : pitch_of_16_bits(widest_8_bit);
+  const bool scales = carried_by_keys(problem.k_scale) || carried_by_keys(problem.v_scale);
+  shape.scale_bytes = scales ? 2 * kMmaStep * 4 : 0;
+  shape.step_bytes = kMmaStep * (shape.pitch_k + shape.pitch_v) + shape.scale_bytes;
+  shape.work_bytes = kMmaStep * shape.work_pitch;
+  shape.q_bytes = 8 * shape.panels * shape.pitch_q;
+  const int64_t warp_bytes = schedule.stages * shape.step_bytes + shape.work_bytes;
+  shape.loop_bytes = shape.q_bytes + schedule.warps * warp_bytes;
+  return shape;
+}
+
+int most_mma_rows(const Problem& problem) {
+  const int64_t columns = round_up(problem.dim_v, 16);
+  return int(std::min<int64_t>(kMaxMmaRows, kMmaAccumulatorColumns / columns * 8));
+}
+
+}  // namespace splitkv
