@@ -4,11 +4,12 @@
 
 namespace splitkv {
 
-enum class DType { fp32, fp16, bf16 };
+enum class DType { fp32, fp16, bf16, e4m3, e5m2, int8 };
 enum class Partition { fixed, flat, strided };
 enum class Reduce { kernel, last_block };
 enum class Merge { mlo, lse };  // form of exchanged partials
 enum class LseOutput { none, natural, base2 };
+enum class KvScale { none, tensor, head, token, inl };
 
 struct Config {
   DType q_dtype;
@@ -17,27 +18,49 @@ struct Config {
   DType out_dtype;
   int kv_heads;
   int group_size;  // query heads of one kv head
-  int query_len;
+  int query_len;   // most query tokens of a batch row
+  bool ragged;     // rows have their own numbers of query tokens
   int dim_qk;
   int dim_v;
+  int dim_rope;   // last elements of q that lie in a tensor of their own
+  bool v_in_k;    // V is the first dim_v elements of K's rows
   int page_size;  // tokens a page; 0: contiguous
-  LseOutput lse;
+  bool separate_tables;
+  bool strided_positions;
+  KvScale k_scale;
+  KvScale v_scale;
+  bool sink;
+  LseOutput lse;     // of the output; of out_partial its base
+  bool out_partial;  // the output is one partial a query row, in the form out_form
+  Merge out_form;
+  bool checked;
   Merge merge;
   int tile_kv;
   int rows;        // query rows a block holds
   int row_blocks;  // blocks of rows that make a group
   int warps;
-  int unroll;    // keys a lane group has in flight
-  int lanes;     // lanes of a lane group; together they hold one key
-  int vector_k;  // elements one load of K brings
+  int unroll;    // simt: keys a lane group has in flight
+  int lanes;     // simt: lanes of a lane group; together they hold one key
+  int vector_k;  // simt: elements one load of K brings
   int vector_v;
-  int slice_qk;  // elements of dim_qk that a lane holds, in vectors of vector_k
+  int slice_qk;  // simt: elements of dim_qk that a lane holds, in vectors of vector_k
   int slice_v;
+  int stages;  // mma: steps of 16 keys that a warp has in flight
+  int copy_k;  // mma: bytes one copy of K brings
+  int copy_v;
   Partition partition;
   Reduce reduce;
 };
 
-__host__ __device__ constexpr int size_bytes(DType type) { return type == DType::fp32 ? 4 : 2; }
+__host__ __device__ constexpr int size_bytes(DType type) {
+  if (type == DType::fp32) return 4;
+  return type == DType::fp16 || type == DType::bf16 ? 2 : 1;
+}
+
+// Scores whose values the keys themselves carry.
+__host__ __device__ constexpr bool has_key_scale(KvScale scale) {
+  return scale == KvScale::token || scale == KvScale::inl;
+}
 
 // Statistics of one partial row: m and l, or S.
 __host__ __device__ constexpr int statistics(Merge merge) { return merge == Merge::mlo ? 2 : 1; }

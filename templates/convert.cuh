@@ -8,15 +8,26 @@
 
 namespace splitkv {
 
+// 8-bit types widen exactly into every wider one. `bits` is the element in the low bits.
 template <DType T>
-__device__ inline float from_bits(u16 bits) {
+__device__ inline float from_bits(u32 bits) {
   static_assert(T != DType::fp32, "an fp32 value does not fit 16 bits");
   if constexpr (T == DType::bf16) {
-    return __uint_as_float(u32(bits) << 16);
-  } else {
+    return __uint_as_float(bits << 16);
+  } else if constexpr (T == DType::fp16) {
     float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(u16(bits)));
     return value;
+  } else if constexpr (T == DType::e5m2) {
+    return from_bits<DType::fp16>(bits << 8);
+  } else if constexpr (T == DType::e4m3) {
+    // The exponent and mantissa at fp32's place are short of the bias's difference, 120; the
+    // product is exact for subnormal values too. The one NaN of each sign is selected.
+    const float magnitude = __uint_as_float((bits & 0x7f) << 20) * 0x1p120f;
+    const float value = (bits & 0x7f) == 0x7f ? __uint_as_float(0x7fc00000) : magnitude;
+    return (bits & 0x80) != 0 ? -value : value;
+  } else {
+    return float(int(bits << 24) >> 24);
   }
 }
 
@@ -25,11 +36,14 @@ template <DType T, int Bytes>
 __device__ inline float element(const Raw<Bytes>& raw, int i) {
   if constexpr (T == DType::fp32) {
     return __uint_as_float(raw.words[i]);
+  } else if constexpr (size_bytes(T) == 2) {
+    return from_bits<T>(raw.words[i / 2] >> (16 * (i % 2)) & 0xffff);
   } else {
-    return from_bits<T>(u16(raw.words[i / 2] >> (16 * (i % 2))));
+    return from_bits<T>(raw.words[i / 4] >> (8 * (i % 4)) & 0xff);
   }
 }
 
+// q and out are never 8-bit.
 template <DType T>
 __device__ inline float load_scalar(const void* base, i64 index) {
   if constexpr (T == DType::fp32) {
@@ -37,6 +51,18 @@ __device__ inline float load_scalar(const void* base, i64 index) {
   } else {
     return from_bits<T>(static_cast<const u16*>(base)[index]);
   }
+}
+
+// Two values as one word of T, fp16 or bf16, the first in the low half.
+template <DType T>
+__device__ inline u32 pack_two(float low, float high) {
+  u32 word;
+  if constexpr (T == DType::bf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  }
+  return word;
 }
 
 // Rounds to nearest, ties to even.
@@ -55,13 +81,15 @@ __device__ inline void store_scalar(void* base, i64 index, float value) {
   }
 }
 
-// Four neighbours; `index` need not be aligned.
-template <DType T>
+// The first `Width` of four neighbours; `index` need not be aligned.
+template <DType T, int Width>
 __device__ inline void store_four(void* base, i64 index, const float4& values) {
   store_scalar<T>(base, index, values.x);
   store_scalar<T>(base, index + 1, values.y);
-  store_scalar<T>(base, index + 2, values.z);
-  store_scalar<T>(base, index + 3, values.w);
+  if constexpr (Width == 4) {
+    store_scalar<T>(base, index + 2, values.z);
+    store_scalar<T>(base, index + 3, values.w);
+  }
 }
 
 }  // namespace splitkv

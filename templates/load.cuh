@@ -51,13 +51,22 @@ __device__ inline float load_shared_global(const float* address) {
   return value;
 }
 
-// Four floats at a multiple of 16 bytes.
-__device__ inline float4 load_shared_global4(const float* address) {
-  float4 value;
-  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-               : "l"(address)
-               : "memory");
+// Four floats at a multiple of 16 bytes, or two at one of 8 as the first two of four.
+template <int Width>
+__device__ inline float4 load_shared_global_four(const float* address) {
+  static_assert(Width == 4 || Width == 2, "rows are read by fours or twos");
+  float4 value = {0.0f, 0.0f, 0.0f, 0.0f};
+  if constexpr (Width == 4) {
+    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                 : "l"(address)
+                 : "memory");
+  } else {
+    asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(value.x), "=f"(value.y)
+                 : "l"(address)
+                 : "memory");
+  }
   return value;
 }
 

@@ -3,32 +3,14 @@
 // stream (strided), and piece i has one slot for its partial.
 #pragma once
 
-#include "args.cuh"
-#include "config.cuh"
-#include "types.cuh"
+#include "rows.cuh"
 
 namespace splitkv {
-
-// Keys [first_key, kv_len) of a batch row lie in tiles [first_tile, first_tile + tiles).
-struct RowTiles {
-  i32 kv_len;
-  i32 first_key;
-  i32 first_tile;
-  i32 tiles;
-};
-
-template <Config C, class Score>
-__device__ inline RowTiles row_tiles(const LaunchArgs& args, i32 batch_row) {
-  const i32 kv_len = larger(args.kv_len[batch_row], 0);
-  const i32 first_key = Score::first_visible_key(kv_len);
-  const i32 first_tile = first_key / C.tile_kv;
-  return {kv_len, first_key, first_tile, ceil_div(kv_len, C.tile_kv) - first_tile};
-}
 
 // One piece of a sequence: tiles tile_begin, tile_begin + tile_step, ... below tile_end, counted
 // from the row's first tile. An empty row is one piece without tiles.
 struct Piece {
-  i64 sequence;
+  i32 sequence;
   i32 batch_row;
   i32 kv_head;
   i32 row_block;
@@ -41,11 +23,12 @@ struct Piece {
 };
 
 template <Config C>
-__device__ inline void place_sequence(Piece& piece, i64 sequence) {
+__device__ inline void place_sequence(Piece& piece, i32 sequence) {
+  const u32 number = sequence;  // unsigned divisions by constants are shorter
   piece.sequence = sequence;
-  piece.row_block = i32(sequence % C.row_blocks);
-  piece.kv_head = i32(sequence / C.row_blocks % C.kv_heads);
-  piece.batch_row = i32(sequence / sequences_per_row(C));
+  piece.row_block = number % C.row_blocks;
+  piece.kv_head = number / C.row_blocks % C.kv_heads;
+  piece.batch_row = number / sequences_per_row(C);
 }
 
 // ---- fixed and strided
@@ -57,16 +40,19 @@ __device__ inline i32 active_pieces(i32 splits, i32 tiles) {
 
 // False when this block has nothing to do.
 template <Config C, class Score>
-__device__ inline bool split_piece(const LaunchArgs& args, i64 block, Piece& piece) {
+__device__ inline bool split_piece(const LaunchArgs& args, u32 block, Piece& piece) {
   static_assert(C.partition != Partition::flat, "flat blocks take pieces from the line");
-  place_sequence<C>(piece, block / args.splits);
-  const i32 split = i32(block % args.splits);
+  place_sequence<C>(piece, block / u32(args.splits));
+  const i32 split = block % u32(args.splits);
   piece.row = row_tiles<C, Score>(args, piece.batch_row);
   piece.pieces = active_pieces(args.splits, piece.row.tiles);
   if (split >= piece.pieces) return false;
   if constexpr (C.partition == Partition::fixed) {
-    piece.tile_begin = i32(i64(split) * piece.row.tiles / piece.pieces);
-    piece.tile_end = i32(i64(split + 1) * piece.row.tiles / piece.pieces);
+    // split * tiles / pieces, of 32-bit numbers: a 64-bit division is a hundred instructions.
+    const u32 each = u32(piece.row.tiles) / u32(piece.pieces);
+    const u32 rest = u32(piece.row.tiles) % u32(piece.pieces);
+    piece.tile_begin = split * each + split * rest / u32(piece.pieces);
+    piece.tile_end = (split + 1) * each + (split + 1) * rest / u32(piece.pieces);
     piece.tile_step = 1;
   } else {
     piece.tile_begin = split;
@@ -180,7 +166,7 @@ struct LineWalk {
   i64 first;  // units [first, end) are the block's; `unit` is the next of them
   i64 unit;
   i64 end;
-  i64 sequence;        // that owns `unit`
+  i32 sequence;        // that owns `unit`
   i64 sequence_begin;  // its first unit
 
   __device__ LineWalk(const LaunchArgs& args, i64 block, int lane) {
@@ -191,8 +177,8 @@ struct LineWalk {
     end = line.first_unit(block + 1);
     const RowPlace place = find_unit<C, Score>(args, unit, lane);
     const i64 units = larger(row_tiles<C, Score>(args, place.batch_row).tiles, 1);
-    const i64 index = (unit - place.first_unit) / units;
-    sequence = i64(place.batch_row) * sequences_per_row(C) + index;
+    const i32 index = i32((unit - place.first_unit) / units);
+    sequence = place.batch_row * sequences_per_row(C) + index;
     sequence_begin = place.first_unit + index * units;
   }
 
@@ -239,10 +225,10 @@ struct Slots {
 };
 
 template <Config C, class Score>
-__device__ inline Slots<C> slots_of(const LaunchArgs& args, i64 sequence, int lane) {
+__device__ inline Slots<C> slots_of(const LaunchArgs& args, i32 sequence, const RowTiles& row,
+                                    int lane) {
   Slots<C> slots = {};
-  const i32 batch_row = i32(sequence / sequences_per_row(C));
-  const RowTiles row = row_tiles<C, Score>(args, batch_row);
+  const i32 batch_row = u32(sequence) / sequences_per_row(C);
   if constexpr (C.partition == Partition::flat) {
     const Line line = whole_line<C, Score>(args, lane);
     const i64 units = larger(row.tiles, 1);
@@ -251,7 +237,7 @@ __device__ inline Slots<C> slots_of(const LaunchArgs& args, i64 sequence, int la
     slots.span = sequence_span(line, begin, begin + units);
     slots.pieces = slots.span.pieces;
   } else {
-    slots.first = sequence * args.splits;
+    slots.first = i64(sequence) * args.splits;
     slots.pieces = active_pieces(args.splits, row.tiles);
   }
   return slots;

@@ -2,42 +2,10 @@
 // last arriving block.
 #pragma once
 
-#include "convert.cuh"
-#include "merge.cuh"
+#include "finish.cuh"
 #include "partition.cuh"
 
 namespace splitkv {
-
-// A query row of a sequence: which element of q, out and lse it is.
-struct QueryRow {
-  bool exists;  // the last row block of a group may have fewer rows; others repeat the group's last
-  i32 query;
-  i32 q_head;
-};
-
-template <Config C>
-__device__ inline QueryRow query_row(i32 kv_head, i32 row_block, int row) {
-  const int place = row_block * C.rows + row;
-  const int x = smaller(place, head_rows(C) - 1);
-  return {place == x, x / C.group_size, kv_head * C.group_size + x % C.group_size};
-}
-
-// Writes the log-sum-exp of a finished row; `log2_lse` is in log2 units. One lane calls it.
-template <Config C>
-__device__ inline void store_lse(const LaunchArgs& args, i32 batch_row, const QueryRow& row,
-                                 float log2_lse) {
-  if constexpr (C.lse != LseOutput::none) {
-    constexpr float unit = C.lse == LseOutput::natural ? 0.693147180559945309f : 1.0f;
-    args.lse[batch_row * args.lse_stride_batch + row.query * args.lse_stride_query +
-             row.q_head * args.lse_stride_head] = log2_lse * unit;
-  }
-}
-
-template <Config C>
-__device__ inline i64 out_row(const LaunchArgs& args, i32 batch_row, const QueryRow& row) {
-  return batch_row * args.out_stride_batch + row.query * args.out_stride_query +
-         row.q_head * args.out_stride_head;
-}
 
 template <Config C>
 __device__ inline Statistics load_statistics(const LaunchArgs& args, i64 index) {
@@ -50,21 +18,27 @@ __device__ inline Statistics load_statistics(const LaunchArgs& args, i64 index) 
   }
 }
 
-// A weight of 0 passes over the value by selection.
-__device__ inline void add_weighted(float4& sum, float weight, const float4& value) {
-  const bool counts = weight != 0.0f;
-  sum.x = counts ? fmaf(weight, value.x, sum.x) : sum.x;
-  sum.y = counts ? fmaf(weight, value.y, sum.y) : sum.y;
-  sum.z = counts ? fmaf(weight, value.z, sum.z) : sum.z;
-  sum.w = counts ? fmaf(weight, value.w, sum.w) : sum.w;
-}
+// Adds weight * value. Where the weight is 0 the value's bits become those of -0, whose product
+// with 0 is -0 and leaves every sum as it was: an empty partial is passed over by selection.
+struct Passing {
+  float weight;
+  u32 keep;
+  u32 fill;
+
+  __device__ explicit Passing(float w)
+      : weight(w), keep(w != 0.0f ? all_lanes : 0u), fill(w != 0.0f ? 0u : 0x80000000u) {}
+
+  __device__ void add(float& sum, float value) const {
+    sum = fmaf(weight, __uint_as_float((__float_as_uint(value) & keep) | fill), sum);
+  }
+};
 
 // By one warp. Entry: the partials of all pieces are written and visible. Exit: out and lse of the
 // row are written. Lane i holds dims 4 i .. 4 i + 3, and those 128 further. Partials are added in
 // slot order, whatever order they arrived in.
 template <Config C>
-__device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots, i32 batch_row,
-                                  const QueryRow& row, int row_in_block, int lane) {
+__device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
+                                  const FinishedRow& place, int row_in_block, int lane) {
   Statistics all = empty_statistics();
 #pragma unroll 1
   for (i32 base = 0; base < slots.pieces; base += 32) {
@@ -75,8 +49,11 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
     }
     all = join(all, join_over_warp(own));
   }
+  all = with_sink<C>(args, all, place.q_head);
 
-  constexpr int vectors = ceil_div(C.dim_v, 4 * 32);
+  constexpr bool fours = C.dim_v % 4 == 0;
+  constexpr int width = fours ? 4 : 2;
+  constexpr int vectors = ceil_div(C.dim_v, width * 32);
   float4 o[vectors];
   // -0 is neutral in addition: with one partial that is not empty, o keeps its bits.
   const float start = all.l == 0.0f ? 0.0f : -0.0f;
@@ -91,46 +68,55 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
       // A union of one gives l / l: exactly 1, so that joining empties changes no bit.
       if (own.l != 0.0f) weight = weight_of(own.m, all.m) * own.l / all.l;
     }
-    // Four partials at a time have their loads in flight; beyond the last, its own with weight 0.
+    // Partials have their loads in flight together; beyond the last, its own with weight 0.
+    constexpr int at_once = vectors > 2 ? 2 : 4;
     const i32 count = smaller(32, slots.pieces - base);
 #pragma unroll 1
-    for (i32 first = 0; first < count; first += 4) {
+    for (i32 first = 0; first < count; first += at_once) {
 #pragma unroll
-      for (i32 i = first; i < first + 4; ++i) {
-        const float w = __shfl_sync(all_lanes, weight, i);
+      for (i32 i = first; i < first + at_once; ++i) {
+        const Passing passing(__shfl_sync(all_lanes, weight, i));
         const i64 slot = slots(base + smaller(i, count - 1));
         const float* source =
             args.partials + args.partial_o_offset + (slot * C.rows + row_in_block) * C.dim_v;
 #pragma unroll
         for (int j = 0; j < vectors; ++j) {
-          const int dim = 4 * (lane + 32 * j);
-          if (dim < C.dim_v) add_weighted(o[j], w, load_shared_global4(source + dim));
+          const int dim = width * (lane + 32 * j);
+          const bool inside = C.dim_v % (width * 32) == 0 || dim < C.dim_v;
+          const float4 value = load_shared_global_four<width>(source + (inside ? dim : 0));
+          passing.add(o[j].x, value.x);
+          passing.add(o[j].y, value.y);
+          if constexpr (width == 4) {
+            passing.add(o[j].z, value.z);
+            passing.add(o[j].w, value.w);
+          }
         }
       }
     }
   }
 
-  const i64 out = out_row<C>(args, batch_row, row);
 #pragma unroll
   for (int j = 0; j < vectors; ++j) {
-    const int dim = 4 * (lane + 32 * j);
-    if (dim < C.dim_v) store_four<C.out_dtype>(args.out, out + dim, o[j]);
+    const int dim = width * (lane + 32 * j);
+    if (dim < C.dim_v) store_four<C.out_dtype, width>(args.out, place.out + dim, o[j]);
   }
-  if (lane == 0) store_lse<C>(args, batch_row, row, log2_sum(all));
+  if (lane == 0) store_row_statistics<C>(args, place, all);
 }
 
 // By a whole block of `warps` warps: every row of one sequence.
 template <Config C, class Score>
-__device__ inline void reduce_sequence(const LaunchArgs& args, i64 sequence, int warps) {
+__device__ inline void reduce_sequence(const LaunchArgs& args, i32 sequence, int warps) {
   const int lane = threadIdx.x % 32;
-  const Slots<C> slots = slots_of<C, Score>(args, sequence, lane);
-  if (slots.pieces == 1) return;  // its split block finished it
   Piece at;
   place_sequence<C>(at, sequence);
+  at.row = row_tiles<C, Score>(args, at.batch_row);
+  const Slots<C> slots = slots_of<C, Score>(args, sequence, at.row, lane);
+  if (slots.pieces == 1) return;  // its split block finished it
 #pragma unroll 1
   for (int r = threadIdx.x / 32; r < C.rows; r += warps) {
-    const QueryRow row = query_row<C>(at.kv_head, at.row_block, r);
-    if (row.exists) reduce_row<C>(args, slots, at.batch_row, row, r, lane);
+    const QueryRow row = query_row<C>(at.row, at.kv_head, at.row_block, r);
+    if (!row.exists) continue;
+    reduce_row<C>(args, slots, finished_row<C>(args, at.row, at.batch_row, row), r, lane);
   }
 }
 

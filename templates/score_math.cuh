@@ -25,6 +25,9 @@ __device__ inline float exp_of(float x) { return expf(x); }
 __device__ inline float log_of(float x) { return logf(x); }
 __device__ inline float min_of(float x, float y) { return fminf(x, y); }
 __device__ inline float max_of(float x, float y) { return fmaxf(x, y); }
+__device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ inline float quotient_of(float x, float y) { return floorf(x / y); }
+__device__ inline float remainder_of(float x, float y) { return x - y * floorf(x / y); }
 
 __device__ inline double abs_of(double x) { return fabs(x); }
 __device__ inline double tanh_of(double x) { return tanh(x); }
@@ -32,6 +35,9 @@ __device__ inline double exp_of(double x) { return exp(x); }
 __device__ inline double log_of(double x) { return log(x); }
 __device__ inline double min_of(double x, double y) { return fmin(x, y); }
 __device__ inline double max_of(double x, double y) { return fmax(x, y); }
+__device__ inline double sigmoid_of(double x) { return 1.0 / (1.0 + exp(-x)); }
+__device__ inline double quotient_of(double x, double y) { return floor(x / y); }
+__device__ inline double remainder_of(double x, double y) { return x - y * floor(x / y); }
 
 // Beyond 2^20 an fp64 score is rounded to fp32, so that the maximum, which is kept in fp32, is one
 // of the scores: no weight overflows and none is lost, however large the scores. Below, the

@@ -8,13 +8,11 @@
 // end: over the warp by shuffles, over the block through shared memory.
 #pragma once
 
-#include "arrive.cuh"
-#include "convert.cuh"
+#include "block_rows.cuh"
 #include "coordinates.cuh"
 #include "kv_walk.cuh"
 #include "lane_sums.cuh"
-#include "partition.cuh"
-#include "reduce_rows.cuh"
+#include "queries.cuh"
 #include "score_math.cuh"
 #include "softmax.cuh"
 
@@ -44,17 +42,14 @@ __device__ inline int slice_dim(int lane_in_group, int i, int lanes, int vector)
 }
 
 // By the whole block, through shared memory [rows][dim_qk]: every warp needs all of it, and a
-// rolled loop compiles faster than a lane's own scattered loads. Rows beyond the group repeat its
-// last one; nothing of theirs is written.
+// rolled loop compiles faster than a lane's own scattered loads.
 template <Config C>
 __device__ inline void load_query(Simt<C>& state, const LaunchArgs& args, const Piece& piece,
                                   float* shared, int lane) {
 #pragma unroll 1
   for (int i = threadIdx.x; i < C.rows * C.dim_qk; i += 32 * C.warps) {
-    const QueryRow row = query_row<C>(piece.kv_head, piece.row_block, i / C.dim_qk);
-    const i64 start = piece.batch_row * args.q_stride_batch + row.query * args.q_stride_query +
-                      row.q_head * args.q_stride_head;
-    shared[i] = load_scalar<C.q_dtype>(args.q, start + i % C.dim_qk);
+    const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, i / C.dim_qk);
+    shared[i] = query_element<C>(args, piece.row, piece.batch_row, row, i % C.dim_qk);
   }
   __syncthreads();
 #pragma unroll
@@ -86,12 +81,12 @@ struct KeySlice {
           load_global<Bytes>(static_cast<const char*>(row) + (inside ? first : 0) * element_bytes);
     }
   }
-};
 
-template <DType T>
-__device__ inline const void* element_address(const void* base, i64 index) {
-  return static_cast<const char*>(base) + index * size_bytes(T);
-}
+  __device__ void clear() {
+#pragma unroll
+    for (Raw<Bytes>& vector : raw) vector = zero_raw<Bytes>();
+  }
+};
 
 // Moves every row to the maximum that `scores` [rows][unroll] bring. One branch for all rows: once
 // the maxima have settled, most steps leave all of them as they are.
@@ -111,24 +106,41 @@ __device__ inline void raise_maxima(Simt<C>& state, const ScoreReal<C>* scores) 
   for (int r = 0; r < C.rows; ++r) state.run[r].raise_to(top[r]);
 }
 
-// Keys start, start + groups, ... of this lane group, `unroll` of them. Where one is not below
-// `end`, the last key is loaded in its place and its score masked.
-template <Config C, class Score>
-__device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Piece& piece,
-                                const KvWalk<C>& walk, i32 start, i32 end, int lane) {
-  using S = Simt<C>;
-  KeySlice<S::bytes_k, S::loads_k> k[C.unroll];
-  KeySlice<S::bytes_v, S::loads_v> v[C.unroll];
-#pragma unroll
-  for (int u = 0; u < C.unroll; ++u) {
-    const auto at = walk.place(smaller(start + u * S::groups, end - 1));
-    k[u].template load<C.lanes, C.dim_qk>(element_address<C.k_dtype>(args.k, walk.k_row(args, at)),
-                                          size_bytes(C.k_dtype), lane);
-    v[u].template load<C.lanes, C.dim_v>(element_address<C.v_dtype>(args.v, walk.v_row(args, at)),
-                                         size_bytes(C.v_dtype), lane);
-  }
+// The keys that a step of one lane group adds: where they lie, and their scales.
+template <Config C>
+struct StepKeys {
+  KeySlice<Simt<C>::bytes_k, Simt<C>::loads_k> k[C.unroll];
+  KeySlice<Simt<C>::bytes_v, Simt<C>::loads_v> v[C.unroll];
+  float k_scale[C.unroll];
+  float v_scale[C.unroll];
+  bool readable[C.unroll];
 
-  // Value r * unroll + u is the score of row r and key u.
+  // Keys start, start + groups, ... Where one is not below `end`, the last key is loaded instead.
+  __device__ void load(const LaunchArgs& args, const KvWalk<C>& walk, i32 start, i32 end,
+                       int lane) {
+#pragma unroll
+    for (int u = 0; u < C.unroll; ++u) {
+      const auto at = walk.place(args, smaller(start + u * Simt<C>::groups, end - 1));
+      readable[u] = at.readable;
+      if (C.checked && !at.readable) {
+        k[u].clear();
+        v[u].clear();
+        k_scale[u] = v_scale[u] = 0.0f;
+        continue;
+      }
+      k[u].template load<C.lanes, C.dim_qk>(walk.k_row(args, at), size_bytes(C.k_dtype), lane);
+      v[u].template load<C.lanes, C.dim_v>(walk.v_row(args, at), size_bytes(C.v_dtype), lane);
+      if constexpr (has_key_scale(C.k_scale)) k_scale[u] = *walk.k_scale(args, at);
+      if constexpr (has_key_scale(C.v_scale)) v_scale[u] = *walk.v_scale(args, at);
+    }
+  }
+};
+
+// Scores of all rows and the step's keys, -inf where a key is masked: score r * unroll + u.
+template <Config C, class Score>
+__device__ inline void score_keys(const Simt<C>& state, const LaunchArgs& args, const Piece& piece,
+                                  const StepKeys<C>& keys, i32 start, float k_scale, int lane,
+                                  ScoreReal<C> (&score)[C.rows * C.unroll]) {
   using Real = ScoreReal<C>;
   LaneSums<Real, C.rows * C.unroll, C.lanes> dots;
 #pragma unroll
@@ -137,38 +149,60 @@ __device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Pi
     for (int r = 0; r < C.rows; ++r) dots.values[r * C.unroll + u] = Real(0);
 #pragma unroll
     for (int i = 0; i < C.slice_qk; ++i) {
-      const Real key_element = element<C.k_dtype>(k[u].raw[i / C.vector_k], i % C.vector_k);
+      const Real key_element = element<C.k_dtype>(keys.k[u].raw[i / C.vector_k], i % C.vector_k);
 #pragma unroll
       for (int r = 0; r < C.rows; ++r) {
         Real& dot = dots.values[r * C.unroll + u];
         dot = fma(Real(state.q[r][i]), key_element, dot);
       }
     }
+    if constexpr (has_key_scale(C.k_scale)) {
+#pragma unroll
+      for (int r = 0; r < C.rows; ++r) dots.values[r * C.unroll + u] *= keys.k_scale[u];
+    }
   }
   const int first = dots.scatter(lane);
 #pragma unroll
   for (int i = 0; i < dots.held(); ++i) {
     const int index = smaller(first + i, C.rows * C.unroll - 1);  // padding repeats the last
-    const QueryRow row = query_row<C>(piece.kv_head, piece.row_block, index / C.unroll);
-    const Coordinates at = {piece.batch_row, row.q_head, row.query,
-                            start + index % C.unroll * S::groups, piece.row.kv_len};
-    const bool visible = at.key_pos < end && Score::visible(at);
-    dots.values[i] =
-        visible ? settled(Score::log2_score(dots.values[i], at)) : Real(negative_infinity());
+    const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, index / C.unroll);
+    const i32 key = start + index % C.unroll * Simt<C>::groups;
+    const Coordinates at = coordinates_of<C>(args, piece.row, piece.batch_row, row, key);
+    const bool visible = key < piece.row.end_key && Score::visible(at, args);
+    dots.values[i] = visible ? settled(Score::log2_score(dots.values[i] * Real(k_scale), at, args))
+                             : Real(negative_infinity());
   }
-
-  Real score[C.rows * C.unroll];
   dots.gather(score, lane - lane % C.lanes);
+}
+
+// Keys start, start + groups, ... of this lane group, `unroll` of them, those below `end`.
+template <Config C, class Score>
+__device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Piece& piece,
+                                const KvWalk<C>& walk, i32 start, i32 end, float k_scale,
+                                int lane) {
+  StepKeys<C> keys;
+  keys.load(args, walk, start, end, lane);
+  ScoreReal<C> score[C.rows * C.unroll];
+  score_keys<C, Score>(state, args, piece, keys, start, k_scale, lane, score);
+#pragma unroll
+  for (int u = 0; u < C.unroll; ++u) {
+    const bool counts = start + u * Simt<C>::groups < end && (!C.checked || keys.readable[u]);
+#pragma unroll
+    for (int r = 0; r < C.rows; ++r) {
+      if (!counts) score[r * C.unroll + u] = ScoreReal<C>(negative_infinity());
+    }
+  }
   raise_maxima<C>(state, score);
   float weight[C.rows * C.unroll];
 #pragma unroll
   for (int r = 0; r < C.rows; ++r) {
-    const Real origin = state.run[r].origin();
+    const ScoreReal<C> origin = state.run[r].origin();
 #pragma unroll
     for (int u = 0; u < C.unroll; ++u) {
       const int index = r * C.unroll + u;
       weight[index] = exp2(float(score[index] - origin));
       state.run[r].s.l += weight[index];
+      if constexpr (has_key_scale(C.v_scale)) weight[index] *= keys.v_scale[u];
     }
   }
 
@@ -176,7 +210,7 @@ __device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Pi
   for (int u = 0; u < C.unroll; ++u) {
 #pragma unroll
     for (int i = 0; i < C.slice_v; ++i) {
-      const float value = element<C.v_dtype>(v[u].raw[i / C.vector_v], i % C.vector_v);
+      const float value = element<C.v_dtype>(keys.v[u].raw[i / C.vector_v], i % C.vector_v);
 #pragma unroll
       for (int r = 0; r < C.rows; ++r) {
         state.run[r].acc[i] = fmaf(weight[r * C.unroll + u], value, state.run[r].acc[i]);
@@ -191,16 +225,17 @@ __device__ inline void add_tiles(Simt<C>& state, const LaunchArgs& args, const P
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const KvWalk<C> walk(args, piece.batch_row, piece.kv_head);
+  const float k_scale = head_scale<C.k_scale>(args.k_scale, piece.kv_head);
   constexpr int keys_per_step = C.warps * S::groups * C.unroll;
 #pragma unroll 1
   for (i32 tile = piece.tile_begin; tile < piece.tile_end; tile += piece.tile_step) {
     const i32 tile_key = (piece.row.first_tile + tile) * C.tile_kv;
     const i32 begin = larger(tile_key, piece.row.first_key);
-    const i32 end = smaller(tile_key + C.tile_kv, piece.row.kv_len);
+    const i32 end = smaller(tile_key + C.tile_kv, piece.row.end_key);
     const i32 offset = warp * (S::groups * C.unroll) + lane / C.lanes;
 #pragma unroll 1
     for (i32 base = begin; base < end; base += keys_per_step) {
-      add_keys<C, Score>(state, args, piece, walk, base + offset, end, lane);
+      add_keys<C, Score>(state, args, piece, walk, base + offset, end, k_scale, lane);
     }
   }
 }
@@ -227,112 +262,47 @@ __device__ inline void join_lane_groups(Simt<C>& state) {
   }
 }
 
-// Shared memory of a block: accumulators [warps][rows][dim_v], statistics [warps][rows], a flag.
-// Before them the query rows lie there, [rows][dim_qk].
-template <Config C>
-struct BlockRows {
-  float* acc;
-  Statistics* statistics;
-  u32* flag;
-
-  static constexpr int bytes = 4 * C.rows * larger(C.warps * (C.dim_v + 2), C.dim_qk) + 16;
-
-  __device__ explicit BlockRows(float* shared)
-      : acc(shared),
-        statistics(reinterpret_cast<Statistics*>(shared + C.warps * C.rows * C.dim_v)),
-        flag(reinterpret_cast<u32*>(statistics + C.warps * C.rows)) {}
-};
-
 template <Config C>
 __device__ inline void store_warp_rows(const Simt<C>& state, const BlockRows<C>& rows, int warp,
-                                       int lane) {
+                                       int lane, float v_scale) {
   if (lane >= C.lanes) return;
 #pragma unroll
   for (int r = 0; r < C.rows; ++r) {
-    float* acc = rows.acc + (warp * C.rows + r) * C.dim_v;
+    float* acc = rows.row(warp, r);
 #pragma unroll
     for (int j = 0; j < Simt<C>::loads_v; ++j) {
       const int first = slice_dim(lane, j * C.vector_v, C.lanes, C.vector_v);
       if (C.lanes * C.slice_v != C.dim_v && first >= C.dim_v) continue;
 #pragma unroll
-      for (int i = 0; i < C.vector_v; ++i) acc[first + i] = state.run[r].acc[j * C.vector_v + i];
+      for (int i = 0; i < C.vector_v; ++i) {
+        acc[first + i] = state.run[r].acc[j * C.vector_v + i] * v_scale;
+      }
     }
     if (lane == 0) rows.statistics[warp * C.rows + r] = state.run[r].s;
   }
 }
 
-// By one warp: joins the warps' rows `r`, normalises, and writes the output or the partial.
+// Shared memory of a block: first the query rows, [rows][dim_qk] floats, then the warps' rows.
 template <Config C>
-__device__ inline void finish_row(const LaunchArgs& args, const Piece& piece,
-                                  const BlockRows<C>& rows, int r, int lane) {
-  const QueryRow row = query_row<C>(piece.kv_head, piece.row_block, r);
-  if (!row.exists) return;
-  Statistics all = empty_statistics();
-#pragma unroll
-  for (int w = 0; w < C.warps; ++w) all = join(all, rows.statistics[w * C.rows + r]);
-  const float scale = all.l == 0.0f ? 0.0f : reciprocal(all.l);
-  float weight[C.warps];
-#pragma unroll
-  for (int w = 0; w < C.warps; ++w) {
-    weight[w] = weight_of(rows.statistics[w * C.rows + r].m, all.m) * scale;
-  }
-  const i64 slot_row = piece.slot * C.rows + r;
-  const i64 out = out_row<C>(args, piece.batch_row, row);
-#pragma unroll 1
-  for (int dim = lane; dim < C.dim_v; dim += 32) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int w = 0; w < C.warps; ++w) {
-      sum += weight[w] * rows.acc[(w * C.rows + r) * C.dim_v + dim];
-    }
-    if (piece.pieces == 1) {
-      store_scalar<C.out_dtype>(args.out, out + dim, sum);
-    } else {
-      args.partials[args.partial_o_offset + slot_row * C.dim_v + dim] = sum;
-    }
-  }
-  if (lane != 0) return;
-  if (piece.pieces == 1) {
-    store_lse<C>(args, piece.batch_row, row, log2_sum(all));
-  } else {
-    store_statistics<C.merge>(args.partials, slot_row, all);
-  }
-}
-
-template <Config C, class Score>
-__device__ inline void split_one(const LaunchArgs& args, const Piece& piece, float* shared) {
-  const int lane = threadIdx.x % 32;
-  const int warp = threadIdx.x / 32;
-  const BlockRows<C> rows(shared);
-  {
-    Simt<C> state;
-    load_query(state, args, piece, shared, lane);
-    add_tiles<C, Score>(state, args, piece);
-    join_lane_groups(state);
-    store_warp_rows(state, rows, warp, lane);
-  }
-  __syncthreads();
-#pragma unroll 1
-  for (int r = warp; r < C.rows; r += C.warps) finish_row<C>(args, piece, rows, r, lane);
-  if constexpr (C.reduce == Reduce::last_block) {
-    if (piece.pieces > 1 && arrive_last(args.arrivals + piece.sequence, piece.pieces, rows.flag)) {
-      reduce_sequence<C, Score>(args, piece.sequence, C.warps);
-    }
-  }
-  __syncthreads();  // shared memory is free for the next piece
-}
+struct SimtMemory {
+  static constexpr int bytes = larger(4 * C.rows * C.dim_qk + 16, BlockRows<C>::bytes);
+};
 
 // Entry: grid and shared memory as codegen/launch_shape.hpp says.
 template <Config C, class Score>
-__device__ inline void split(const LaunchArgs& args, float* shared) {
-  const i64 block = blockIdx.x;
-  Piece piece;
-  if constexpr (C.partition == Partition::flat) {
-    LineWalk<C, Score> walk(args, block, threadIdx.x % 32);
-    while (walk.next(args, block, piece)) split_one<C, Score>(args, piece, shared);
-  } else {
-    if (split_piece<C, Score>(args, block, piece)) split_one<C, Score>(args, piece, shared);
-  }
+__device__ inline void split_simt(const LaunchArgs& args, float* shared) {
+  for_each_piece<C, Score>(args, [&](const Piece& piece) {
+    const int lane = threadIdx.x % 32;
+    const BlockRows<C> rows(shared);
+    {
+      Simt<C> state;
+      load_query(state, args, piece, shared, lane);
+      add_tiles<C, Score>(state, args, piece);
+      join_lane_groups(state);
+      store_warp_rows(state, rows, threadIdx.x / 32, lane, shared_v_scale<C>(args, piece.kv_head));
+    }
+    finish_piece<C, Score>(args, piece, rows);
+  });
 }
 
 }  // namespace splitkv

@@ -6,6 +6,7 @@ namespace splitkv {
 
 using i32 = int;
 using i64 = long long;
+using u8 = unsigned char;
 using u16 = unsigned short;
 using u32 = unsigned int;
 
@@ -26,5 +27,16 @@ __host__ __device__ constexpr T larger(T a, T b) {
 }
 
 __host__ __device__ constexpr i32 ceil_div(i32 a, i32 b) { return (a + b - 1) / b; }
+
+// floor(a / b) and what remains, for b above 0 and any a.
+template <class T>
+__host__ __device__ constexpr T floor_div(T a, T b) {
+  return a / b - (a % b < 0 ? 1 : 0);
+}
+
+template <class T>
+__host__ __device__ constexpr T floor_rest(T a, T b) {
+  return a - floor_div(a, b) * b;
+}
 
 }  // namespace splitkv

@@ -2,18 +2,50 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler/resources.hpp"
 #include "compiler/text.hpp"
 
 namespace splitkv {
 
-void write_config(Writer& out, const Problem& problem, const Schedule& schedule) {
-  const LaneShape shape = lane_shape(problem);
+namespace {
+
+const char* scale_name(KvScale scale) {
+  switch (scale) {
+    case KvScale::none:
+      return "KvScale::none";
+    case KvScale::tensor:
+      return "KvScale::tensor";
+    case KvScale::head:
+      return "KvScale::head";
+    case KvScale::token:
+      return "KvScale::token";
+    case KvScale::inl:
+      break;
+  }
+  return "KvScale::inl";
+}
+
+// A kernel writes the statistics of a partial in the partial's base.
+LseOutput written_lse(const Problem& problem) {
+  return problem.out_partial ? partial_base(problem) : problem.lse;
+}
+
+class Fields {
+ public:
+  explicit Fields(Writer& out) : out_(out) {}
+  template <class T>
+  void operator()(std::string_view name, const T& value) {
+    out_.line(fmt::format(".{} = {},", name, value));
+  }
+
+ private:
+  Writer& out_;
+};
+
+void write_problem(Fields& field, const Problem& problem) {
   const auto type = [](DType dtype) { return fmt::format("DType::{}", name(dtype)); };
-  const auto field = [&out](std::string_view field_name, const auto& value) {
-    out.line(fmt::format(".{} = {},", field_name, value));
-  };
-  out.open("constexpr Config config = {");
   field("q_dtype", type(problem.q_dtype));
   field("k_dtype", type(problem.k_dtype));
   field("v_dtype", type(problem.v_dtype));
@@ -21,21 +53,48 @@ void write_config(Writer& out, const Problem& problem, const Schedule& schedule)
   field("kv_heads", problem.kv_heads);
   field("group_size", group_size(problem));
   field("query_len", problem.query_len);
+  field("ragged", problem.ragged);
   field("dim_qk", problem.dim_qk);
   field("dim_v", problem.dim_v);
+  field("dim_rope", problem.dim_rope);
+  field("v_in_k", problem.v_in_k);
   field("page_size", problem.kv_layout.page_size);
-  field("lse", fmt::format("LseOutput::{}", name(problem.lse)));
+  field("separate_tables", problem.separate_tables);
+  field("strided_positions", problem.strided_positions);
+  field("k_scale", scale_name(problem.k_scale));
+  field("v_scale", scale_name(problem.v_in_k ? problem.k_scale : problem.v_scale));
+  field("sink", problem.sink);
+  field("lse", fmt::format("LseOutput::{}", name(written_lse(problem))));
+  field("out_partial", problem.out_partial);
+  field("out_form", problem.merge == Merge::mlo ? "Merge::mlo" : "Merge::lse");
+  field("checked", problem.checked == Checked::on);
+}
+
+}  // namespace
+
+void write_config(Writer& out, const Problem& problem, const Schedule& schedule) {
+  const LaneShape shape = lane_shape(problem);
+  Fields field(out);
+  out.open("constexpr Config config = {");
+  write_problem(field, problem);
   field("merge", fmt::format("Merge::{}", name(exchanged_merge(problem, schedule))));
   field("tile_kv", schedule.tile_kv);
   field("rows", schedule.rows);
   field("row_blocks", row_blocks(problem, schedule));
   field("warps", schedule.warps);
-  field("unroll", schedule.unroll);
-  field("lanes", shape.lanes);
-  field("vector_k", shape.vector_k);
-  field("vector_v", shape.vector_v);
-  field("slice_qk", shape.slice_qk);
-  field("slice_v", shape.slice_v);
+  if (schedule.family == Family::simt) {
+    field("unroll", schedule.unroll);
+    field("lanes", shape.lanes);
+    field("vector_k", shape.vector_k);
+    field("vector_v", shape.vector_v);
+    field("slice_qk", shape.slice_qk);
+    field("slice_v", shape.slice_v);
+  } else {
+    field("stages", schedule.stages);
+    const MmaShape copies = mma_shape(problem, schedule);
+    field("copy_k", copies.copy_k);
+    field("copy_v", copies.copy_v);
+  }
   field("partition", fmt::format("Partition::{}", name(schedule.partition)));
   field("reduce", fmt::format("Reduce::{}", name(schedule.reduce)));
   out.close("};");

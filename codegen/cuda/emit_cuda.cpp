@@ -17,18 +17,32 @@ namespace {
 constexpr const char* split_name = "splitkv_split";
 constexpr const char* reduce_name = "splitkv_reduce";
 
-void write_agreement(Writer& out, const LaunchShape& shape) {
+struct FamilyNames {
+  std::string_view root;  // template header
+  const char* split;      // its split function
+  const char* memory;     // its shared memory
+};
+
+FamilyNames names_of(Family family) {
+  if (family == Family::mma) return {"split_mma.cuh", "split_mma", "MmaMemory"};
+  return {"split_simt.cuh", "split_simt", "SimtMemory"};
+}
+
+void write_agreement(Writer& out, const FamilyNames& family, const LaunchShape& shape) {
   out.line("// What the host launches with.");
   out.line(fmt::format("static_assert(sizeof(LaunchArgs) == {});", sizeof(LaunchArgs)));
   out.line(fmt::format("static_assert(32 * config.warps == {});", shape.split_threads));
-  out.line(fmt::format("static_assert(BlockRows<config>::bytes == {});", shape.split_smem_bytes));
+  out.line(fmt::format("static_assert({}<config>::bytes == {});", family.memory,
+                       shape.split_smem_bytes));
 }
 
-void write_entries(Writer& out, const Schedule& schedule, const LaunchShape& shape) {
+void write_entries(Writer& out, const FamilyNames& family, const Schedule& schedule,
+                   const LaunchShape& shape) {
   out.line(fmt::format("extern \"C\" __global__ void __launch_bounds__({})", shape.split_threads));
   out.open(fmt::format("    {}(const __grid_constant__ splitkv::LaunchArgs args) {{", split_name));
   out.line("extern __shared__ float4 shared[];");
-  out.line("splitkv::split<splitkv::config, splitkv::Score>(args, &shared[0].x);");
+  out.line(fmt::format("splitkv::{}<splitkv::config, splitkv::Score>(args, &shared[0].x);",
+                       family.split));
   out.close("}");
   if (schedule.reduce != Reduce::kernel) return;
   out.line();
@@ -53,7 +67,8 @@ KernelSource emit_cuda(const Problem& problem, const Schedule& schedule) {
   Writer out;
   out.line(fmt::format("// {} | {}", print(problem), print(code)));
   out.line();
-  constexpr std::string_view roots[] = {"split_simt.cuh"};
+  const FamilyNames family = names_of(schedule.family);
+  const std::string_view roots[] = {family.root};
   out.raw(flatten_templates(roots));
   out.line("// ---- this problem ----");
   out.line("namespace splitkv {");
@@ -62,11 +77,11 @@ KernelSource emit_cuda(const Problem& problem, const Schedule& schedule) {
   out.line();
   write_score(out, problem);
   out.line();
-  write_agreement(out, shape);
+  write_agreement(out, family, shape);
   out.line();
   out.line("}  // namespace splitkv");
   out.line();
-  write_entries(out, schedule, shape);
+  write_entries(out, family, schedule, shape);
   return {SourceLanguage::cuda, out.take(), split_name,
           schedule.reduce == Reduce::kernel ? reduce_name : ""};
 }

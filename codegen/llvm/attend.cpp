@@ -22,53 +22,67 @@ PieceState emit_state(ir::Writer& w, const KernelPlan& plan) {
   state.rescale = w.stack(ir::f32, rows, kStackAlign, "rescale");
   state.scores = w.stack({plan.real}, int64_t(rows) * plan.padded_keys, kStackAlign, "scores");
   state.weights = w.stack(ir::f32, int64_t(rows) * plan.padded_keys, kStackAlign, "weights");
-  if (is_paged(plan.problem)) {
-    state.k_at = w.stack(ir::pointer, plan.padded_keys, kStackAlign, "k_at");
-    state.v_at = w.stack(ir::pointer, plan.padded_keys, kStackAlign, "v_at");
-  }
+  if (plan.problem.bias) state.bias = w.stack(ir::f32, plan.padded_keys, kStackAlign, "bias");
+  if (plan.uses_tree) state.tree = w.stack(ir::i8, plan.padded_keys, kStackAlign, "tree");
+  state.keys = emit_key_tables(w, plan);
   return state;
 }
 
-// Row `row` of the row block as a row of the group, the group's last where there is none.
-Value emit_row_in_group(const AttendContext& c, const Value& row) {
-  const int rows = c.plan.schedule.rows;
-  const Value before = c.w.mul(c.sequence.row_block, i64_constant(rows), "rows.before");
-  const Value in_group = c.w.add(before, row, "group.row");
-  if (c.plan.group % rows == 0) return in_group;
-  return c.w.min(in_group, i64_constant(c.plan.group - 1), "group.row.held");
+struct QueryPart {
+  size_t base;
+  QueryStrides strides;
+  int begin, dim;  // the dims of q it holds
+};
+constexpr QueryStrides kQueryStrides{offsetof(LaunchArgs, q_stride_batch),
+                                     offsetof(LaunchArgs, q_stride_query),
+                                     offsetof(LaunchArgs, q_stride_head)};
+constexpr QueryStrides kRopeStrides{offsetof(LaunchArgs, q_rope_stride_batch),
+                                    offsetof(LaunchArgs, q_rope_stride_query),
+                                    offsetof(LaunchArgs, q_rope_stride_head)};
+
+// The dims of one of q's tensors, converted, to their place in the row of the state.
+void emit_load_query_part(const AttendContext& c, const QueryRow& asked, const Value& to,
+                          const QueryPart& part, const std::string& name) {
+  ir::Writer& w = c.w;
+  const DType dtype = c.plan.problem.q_dtype;
+  const Value size = i64_constant(size_bytes(dtype));
+  const Value offset = emit_query_offset(w, c.args, c.row, asked, part.strides, name);
+  const Value all = emit_pointer_arg(w, c.args, part.base, name + ".all");
+  const Value from = w.byte_offset(all, w.mul(offset, size, name + ".bytes"), name + ".from");
+  const Value begin = w.element(to, {c.plan.real}, i64_constant(part.begin), name + ".to");
+  emit_chunks(w, part.dim, c.plan.lanes, [&](const Value& first, int lanes) {
+    const Value at = w.byte_offset(from, w.mul(first, size, "dim.bytes"), name + ".at");
+    Value value = emit_load_elements(w, dtype, c.plan.native_half, at, lanes, size_bytes(dtype),
+                                     name + ".value");
+    value = w.cast("fpext", value, {c.plan.real, lanes}, name + ".double");
+    w.store(value, w.element(begin, {c.plan.real}, first, name + ".row.at"),
+            ir::element_bytes(c.plan.real));
+  });
+}
+
+void emit_load_query_row(const AttendContext& c, const Value& row) {
+  ir::Writer& w = c.w;
+  const Problem& problem = c.plan.problem;
+  const int lanes = c.plan.lanes, plain = problem.dim_qk - problem.dim_rope;
+  const QueryRow asked = emit_query_row(w, c.plan, c.sequence, c.row, row);
+  const Value to = emit_row_at(w, c.state.q, {c.plan.real}, row, c.plan.padded_qk, "q.row");
+  if (c.plan.padded_qk != problem.dim_qk) {
+    w.store(ir::float_constant({c.plan.real, lanes}, 0),
+            w.element(to, {c.plan.real}, i64_constant(c.plan.padded_qk - lanes), "q.tail"),
+            ir::element_bytes(c.plan.real));
+  }
+  emit_load_query_part(c, asked, to, {offsetof(LaunchArgs, q), kQueryStrides, 0, plain}, "q");
+  if (problem.dim_rope == 0) return;
+  emit_load_query_part(
+      c, asked, to, {offsetof(LaunchArgs, q_rope), kRopeStrides, plain, problem.dim_rope}, "rope");
 }
 
 void emit_load_queries(const AttendContext& c) {
   ir::Writer& w = c.w;
-  const Problem& problem = c.plan.problem;
   w.comment("q of the row block, converted once; nothing attended to yet");
-  const Value q = emit_pointer_arg(w, c.args, offsetof(LaunchArgs, q), "q.all");
-  const auto stride = [&](size_t offset, const char* name) {
-    return emit_i64_arg(w, c.args, offset, name);
-  };
-  const Value in_batch =
-      w.mul(c.sequence.batch_row, stride(offsetof(LaunchArgs, q_stride_batch), "q.stride_batch"),
-            "q.batch");
-  const Value stride_query = stride(offsetof(LaunchArgs, q_stride_query), "q.stride_query");
-  const Value stride_head = stride(offsetof(LaunchArgs, q_stride_head), "q.stride_head");
   const Value rows = i64_constant(c.plan.schedule.rows);
   w.loop("q_row", i64_constant(0), rows, i64_constant(1), [&](const Value& row) {
-    const QueryRow asked = emit_query_row(w, c.plan, c.sequence, emit_row_in_group(c, row));
-    const Value offset =
-        w.add(w.add(in_batch, w.mul(asked.query, stride_query, "q.query"), "q.offset"),
-              w.mul(asked.head, stride_head, "q.head"), "q.offset");
-    const Value size = i64_constant(size_bytes(problem.q_dtype));
-    const Value from = w.byte_offset(q, w.mul(offset, size, "q.bytes"), "q.row.all");
-    const Value to = emit_row_at(w, c.state.q, {c.plan.real}, row, c.plan.padded_qk, "q.row");
-    emit_chunks(w, problem.dim_qk, c.plan.lanes, [&](const Value& first, int lanes) {
-      const Value at = w.byte_offset(from, w.mul(first, size, "dim.bytes"), "q.at");
-      Value value = emit_load_elements(w, problem.q_dtype, c.plan.native_half, at, lanes,
-                                       size_bytes(problem.q_dtype), "q.value");
-      const ir::Type type{c.plan.real, lanes};
-      if (c.plan.real == ir::Element::f64) value = w.cast("fpext", value, type, "q.double");
-      w.store(w.widen(value, c.plan.lanes, "q.padded"),
-              w.element(to, {c.plan.real}, first, "q.row.at"), ir::element_bytes(c.plan.real));
-    });
+    emit_load_query_row(c, row);
     w.store(ir::infinity(ir::f32, true), w.element(c.state.m, ir::f32, row, "m.at"), 4);
     w.store(f32_constant(0), w.element(c.state.l, ir::f32, row, "l.at"), 4);
     const Value acc = emit_row_at(w, c.state.acc, ir::f32, row, c.plan.padded_v, "acc.row");
@@ -80,10 +94,8 @@ void emit_load_queries(const AttendContext& c) {
 }
 
 void emit_key_block(const AttendContext& c, const KeyBlock& block) {
-  if (is_paged(c.plan.problem)) {
-    emit_key_addresses(c.w, c.plan, c.cache, block.first_key, block.count, c.state.k_at,
-                       c.state.v_at);
-  }
+  emit_look_up_keys(c.w, c.plan, c.args, c.sequence, c.cache, block.first_key, block.count,
+                    c.state.keys);
   emit_dots(c, block);
   emit_softmax(c, block);
   emit_accumulate(c, block);
@@ -93,12 +105,10 @@ void emit_key_block(const AttendContext& c, const KeyBlock& block) {
 void emit_tile(const AttendContext& c, const Value& tile) {
   ir::Writer& w = c.w;
   const Value tile_keys = i64_constant(c.plan.schedule.tile_kv);
-  const Value tile_begin =
-      w.mul(w.add(c.interval.first_tile, tile, "tile.absolute"), tile_keys, "tile.begin");
-  const Value begin = c.interval.first_visible.text == "0"
-                          ? tile_begin
-                          : w.max(tile_begin, c.interval.first_visible, "keys.begin");
-  const Value end = w.min(w.add(tile_begin, tile_keys, "tile.end"), c.interval.kv_len, "keys.end");
+  const Value tile_begin = w.mul(w.add(emit_first_tile(w, c.plan, c.row), tile, "tile.absolute"),
+                                 tile_keys, "tile.begin");
+  const Value begin = w.max(tile_begin, c.row.first_key, "keys.begin");
+  const Value end = w.min(w.add(tile_begin, tile_keys, "tile.end"), c.row.end_key, "keys.end");
   if (c.plan.block_keys == c.plan.schedule.tile_kv) {
     return emit_key_block(c, {begin, w.sub(end, begin, "keys")});
   }
@@ -142,19 +152,13 @@ void emit_arrive(const AttendContext& c, const Value& number, const PieceSlots& 
 }
 
 void emit_write_piece(const AttendContext& c, const Value& number, const Value& slot,
-                      const PieceSlots& slots) {
+                      const PieceSlots& slots, const Value& rows) {
   ir::Writer& w = c.w;
   const Value alone = w.compare("eq", slots.pieces, i64_constant(1), "is_alone");
-  const Value rows = emit_valid_rows(w, c.plan, c.sequence.row_block);
   w.loop("row", i64_constant(0), rows, i64_constant(1), [&](const Value& row) {
     const RowState state = emit_normalised_row(c, row);
     w.when(
-        alone, "write",
-        [&] {
-          const Value log2_sum =
-              c.plan.problem.lse == LseOutput::none ? Value{} : emit_log2_sum(w, state);
-          emit_finish_row(w, c.plan, c.args, c.sequence, row, state.o, log2_sum);
-        },
+        alone, "write", [&] { emit_finish_row(w, c.plan, c.args, c.sequence, c.row, row, state); },
         [&] { emit_store_partial(w, c.plan, c.args, slot, row, state); });
   });
   if (c.plan.schedule.reduce != Reduce::last_block) return;
@@ -179,13 +183,17 @@ void emit_attend_function(ir::Writer& w, const KernelPlan& plan) {
   for (const auto& parameter : slot_parameters(plan)) parameters.push_back(parameter);
   const std::vector<Value> p = w.begin_function("internal ", "attend_piece", parameters);
   const Sequence sequence{p[2], p[3], p[4]};
-  const PieceState state = emit_state(w, plan);
-  const RowInterval interval = emit_row_interval(w, plan, p[0], sequence.batch_row);
-  const KeyValueCache cache = emit_cache(w, plan, p[0], sequence);
-  const AttendContext context{w, plan, p[0], sequence, interval, cache, state};
-  emit_load_queries(context);
-  w.loop("tile", p[5], p[6], p[7], [&](const Value& tile) { emit_tile(context, tile); });
-  emit_write_piece(context, p[1], p[8], slots_from_parameters(plan, &p[9]));
+  const BatchRow row = emit_batch_row(w, p[0], sequence.batch_row);
+  const Value rows = emit_valid_rows(w, plan, row, sequence.row_block);
+  w.comment("a row block without queries has nothing to write: none of its pieces arrives");
+  w.when(w.compare("gt", rows, i64_constant(0), "rows.exist"), "attend", [&] {
+    const PieceState state = emit_state(w, plan);
+    const KeyValueCache cache = emit_cache(w, plan, p[0], sequence);
+    const AttendContext context{w, plan, p[0], sequence, row, cache, state};
+    emit_load_queries(context);
+    w.loop("tile", p[5], p[6], p[7], [&](const Value& tile) { emit_tile(context, tile); });
+    emit_write_piece(context, p[1], p[8], slots_from_parameters(plan, &p[9]), rows);
+  });
   w.end_function();
 }
 

@@ -29,6 +29,36 @@ Value float_from_fp16(ir::Writer& w, const Value& half_bits, std::string_view hi
   return w.bitcast(w.bit_or(merged, sign, "value.bits"), f32, hint);
 }
 
+// Like fp16, with an exponent that is too small by 120; the only special value is NaN.
+Value float_from_e4m3(ir::Writer& w, const Value& raw, std::string_view hint) {
+  const ir::Type i32{ir::Element::i32, raw.type.lanes};
+  const ir::Type f32{ir::Element::f32, raw.type.lanes};
+  const Value bits = w.cast("zext", raw, i32, "bits.wide");
+  const Value sign = w.shift_left(w.bit_and(bits, int_constant(i32, 0x80), "sign"), 24, "sign");
+  const Value narrow = w.bit_and(bits, int_constant(i32, 0x7f), "size.narrow");
+  const Value size = w.bitcast(w.shift_left(narrow, 20, "size"), f32, "size.value");
+  const Value finite =
+      w.bitcast(w.mul(size, ir::float_constant(f32, 0x1p120), "finite"), i32, "finite.bits");
+  const Value is_nan = w.compare("eq", narrow, int_constant(i32, 0x7f), "is.nan");
+  const Value merged = w.select(is_nan, int_constant(i32, 0x7fc00000), finite, "size.bits");
+  return w.bitcast(w.bit_or(merged, sign, "value.bits"), f32, hint);
+}
+
+Value load_byte_elements(ir::Writer& w, DType dtype, bool native_half, const Value& raw,
+                         std::string_view hint) {
+  const int lanes = raw.type.lanes;
+  const ir::Type f32{ir::Element::f32, lanes};
+  if (dtype == DType::e4m3) return float_from_e4m3(w, raw, hint);
+  if (dtype == DType::int8) {
+    return w.cast("sitofp", w.cast("sext", raw, {ir::Element::i32, lanes}, "whole"), f32, hint);
+  }
+  // An e5m2 is the upper byte of an fp16.
+  const Value wide = w.cast("zext", raw, {ir::Element::i16, lanes}, "half.low");
+  const Value bits = w.shift_left(wide, 8, "half.bits");
+  if (!native_half) return float_from_fp16(w, bits, hint);
+  return w.cast("fpext", w.bitcast(bits, {ir::Element::half, lanes}, "half"), f32, hint);
+}
+
 // Adds just under half a unit of the last kept bit, or half when that bit is odd.
 Value round_to_even(ir::Writer& w, const Value& bits, int dropped_bits) {
   const Value last =
@@ -82,6 +112,10 @@ ir::Value emit_load_elements(ir::Writer& w, DType dtype, bool native_half, ir::V
   if (dtype == DType::fp16 && native_half) {
     const Value half = w.load({ir::Element::half, lanes}, address, align, raw_hint);
     return w.cast("fpext", half, f32, hint);
+  }
+  if (size_bytes(dtype) == 1) {
+    const Value raw = w.load({ir::Element::i8, lanes}, address, align, raw_hint);
+    return load_byte_elements(w, dtype, native_half, raw, hint);
   }
   const Value raw = w.load({ir::Element::i16, lanes}, address, align, raw_hint);
   return dtype == DType::bf16 ? float_from_bf16(w, raw, hint) : float_from_fp16(w, raw, hint);

@@ -20,6 +20,12 @@ void emit_split_entry(ir::Writer& w, const KernelPlan& plan, const std::string& 
   const std::vector<Value> p = begin_entry(w, name);
   emit_pieces_of_block(w, plan, p[0], p[1],
                        [&](const Piece& piece) { emit_attend_call(w, plan, p[0], piece); });
+  const Value offsets = emit_pointer_arg(w, p[0], offsetof(LaunchArgs, q_offset), "q_offset");
+  w.when(
+      emit_is_null(w, offsets, "queries.alike"), "all_written", [] {},
+      [&] {
+        w.call("clear_tokens", {p[0], p[1], emit_split_blocks(w, plan, p[0])});
+      });
   w.end_function();
 }
 
@@ -43,8 +49,11 @@ KernelSource emit_llvm(const Problem& problem, const Schedule& schedule, const T
   ir::Writer w;
   w.header(fmt::format("{} | {} | {}", print(problem), print(schedule), print(target)));
   emit_split_entry(w, plan, source.split_entry);
+  emit_find_row_function(w, plan);
   emit_attend_function(w, plan);
   emit_join_function(w, plan);
+  emit_clear_function(w, plan);
+  if (plan.checked) emit_report_function(w);
   if (schedule.reduce == Reduce::kernel) {
     source.reduce_entry = "splitkv_reduce";
     emit_reduce_entry(w, plan, source.reduce_entry);

@@ -11,7 +11,7 @@
 namespace splitkv::ir {
 
 std::string print(Type type) {
-  static constexpr const char* names[] = {"i1",   "i16",   "i32",    "i64",
+  static constexpr const char* names[] = {"i1",   "i8",    "i16",    "i32", "i64",
                                           "half", "float", "double", "ptr"};
   const char* scalar = names[int(type.element)];
   return type.lanes ? fmt::format("<{} x {}>", type.lanes, scalar) : scalar;
@@ -23,7 +23,7 @@ bool is_float(Type type) {
 }
 
 int element_bytes(Element element) {
-  static constexpr int bytes[] = {1, 2, 4, 8, 2, 4, 8, 8};
+  static constexpr int bytes[] = {1, 1, 2, 4, 8, 2, 4, 8, 8};
   return bytes[int(element)];
 }
 
@@ -122,6 +122,28 @@ Value Writer::rem(Value a, Value b, std::string_view hint) {
   return binary("urem", "", a, b, hint);
 }
 
+namespace {
+bool is_power_of_two(int64_t value) { return std::has_single_bit(uint64_t(value)); }
+}  // namespace
+
+// Powers of two shift, which a vector does in one instruction.
+Value Writer::floor_div(Value a, int64_t divisor, std::string_view hint) {
+  if (is_power_of_two(divisor)) {
+    return shift_right_signed(a, std::countr_zero(uint64_t(divisor)), hint);
+  }
+  const Value rest = floor_rem(a, divisor, std::string(hint) + ".rest");
+  return binary("sdiv", "", sub(a, rest, std::string(hint) + ".whole"),
+                int_constant(a.type, divisor), hint);
+}
+
+Value Writer::floor_rem(Value a, int64_t divisor, std::string_view hint) {
+  if (is_power_of_two(divisor)) return bit_and(a, int_constant(a.type, divisor - 1), hint);
+  const Value by = int_constant(a.type, divisor);
+  const Value rest = binary("srem", "", a, by, std::string(hint) + ".signed");
+  const Value below = compare("lt", rest, int_constant(a.type, 0), std::string(hint) + ".below");
+  return select(below, add(rest, by, std::string(hint) + ".lifted"), rest, hint);
+}
+
 Value Writer::bit_and(Value a, Value b, std::string_view hint) {
   return binary("and", "", a, b, hint);
 }
@@ -138,6 +160,10 @@ Value Writer::shift_left(Value a, int bits, std::string_view hint) {
 
 Value Writer::shift_right(Value a, int bits, std::string_view hint) {
   return binary("lshr", "", a, int_constant(a.type, bits), hint);
+}
+
+Value Writer::shift_right(Value a, Value bits, std::string_view hint) {
+  return binary("lshr", "", a, bits, hint);
 }
 
 Value Writer::shift_right_signed(Value a, int bits, std::string_view hint) {

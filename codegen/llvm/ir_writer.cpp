@@ -99,6 +99,15 @@ void Writer::atomic_store(Value value, Value address) {
                    address.text, element_bytes(value.type.element)));
 }
 
+Value Writer::atomic_claim(Value address, Value expected, Value desired, std::string_view hint) {
+  const Value pair{{}, unique(std::string(hint) + ".pair")};
+  const std::string type = print(expected.type);
+  line(fmt::format("{} = cmpxchg ptr {}, {} {}, {} {} acq_rel monotonic, align {}", pair.text,
+                   address.text, type, expected.text, type, desired.text,
+                   element_bytes(expected.type.element)));
+  return define(i1, hint, fmt::format("extractvalue {{ {}, i1 }} {}, 1", type, pair.text));
+}
+
 void Writer::call(std::string_view function, const std::vector<Value>& arguments) {
   line(fmt::format("call void @{}({})", function, call_arguments(arguments)));
 }
@@ -196,6 +205,26 @@ void Writer::when(Value condition, std::string_view hint, const Body& then, cons
   otherwise();
   line("br label " + quoted_name(after));
   label(after);
+}
+
+Value Writer::choose(Value condition, std::string_view hint, const Computed& then,
+                     const Computed& otherwise) {
+  const std::string base = unique(std::string(hint) + ".choice").substr(1);
+  const std::string inside = base + ".then", other = base + ".else", after = base + ".end";
+  line(fmt::format("br i1 {}, label %{}, label %{}", condition.text, inside, other));
+  label(inside);
+  const Value a = then();
+  const std::string a_from = block_;
+  line("br label " + quoted_name(after));
+  label(other);
+  const Value b = otherwise();
+  const std::string b_from = block_;
+  line("br label " + quoted_name(after));
+  label(after);
+  assert(a.type == b.type);
+  return define(a.type, hint,
+                fmt::format("phi {} [ {}, %{} ], [ {}, %{} ]", print(a.type), a.text, a_from,
+                            b.text, b_from));
 }
 
 std::string Writer::finish(std::string_view attributes) {

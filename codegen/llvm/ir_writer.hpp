@@ -12,7 +12,7 @@
 
 namespace splitkv::ir {
 
-enum class Element { i1, i16, i32, i64, half, f32, f64, pointer };
+enum class Element { i1, i8, i16, i32, i64, half, f32, f64, pointer };
 
 // `lanes` is 0 for a scalar.
 struct Type {
@@ -22,8 +22,8 @@ struct Type {
   bool operator==(const Type&) const = default;
 };
 
-inline constexpr Type i1{Element::i1}, i16{Element::i16}, i32{Element::i32}, i64{Element::i64},
-    f32{Element::f32}, f64{Element::f64}, pointer{Element::pointer};
+inline constexpr Type i1{Element::i1}, i8{Element::i8}, i16{Element::i16}, i32{Element::i32},
+    i64{Element::i64}, f32{Element::f32}, f64{Element::f64}, pointer{Element::pointer};
 
 std::string print(Type type);  // "i64", "<8 x float>"
 bool is_float(Type type);
@@ -80,11 +80,15 @@ class Writer {
   Value mul(Value a, Value b, std::string_view hint);
   Value div(Value a, Value b, std::string_view hint);  // integers: unsigned
   Value rem(Value a, Value b, std::string_view hint);  // unsigned
+  // floor(a / divisor) and a - divisor * floor(a / divisor) of signed integers, divisor above 0.
+  Value floor_div(Value a, int64_t divisor, std::string_view hint);
+  Value floor_rem(Value a, int64_t divisor, std::string_view hint);
   Value bit_and(Value a, Value b, std::string_view hint);
   Value bit_or(Value a, Value b, std::string_view hint);
   Value bit_xor(Value a, Value b, std::string_view hint);
   Value shift_left(Value a, int bits, std::string_view hint);
   Value shift_right(Value a, int bits, std::string_view hint);  // logical
+  Value shift_right(Value a, Value bits, std::string_view hint);
   Value shift_right_signed(Value a, int bits, std::string_view hint);
   Value neg(Value a, std::string_view hint);
   Value copy_sign(Value size, Value sign, std::string_view hint);
@@ -117,6 +121,8 @@ class Writer {
   Value element(Value address, Type type, Value index, std::string_view hint);  // &address[index]
   Value atomic_add(Value address, Value amount, std::string_view hint);  // acq_rel; the old value
   void atomic_store(Value value, Value address);                         // release
+  // Writes `desired` where `expected` stands, acq_rel; whether it did.
+  Value atomic_claim(Value address, Value expected, Value desired, std::string_view hint);
 
   void call(std::string_view function, const std::vector<Value>& arguments);
   Value call(Type type, std::string_view function, const std::vector<Value>& arguments,
@@ -130,6 +136,10 @@ class Writer {
             const std::function<void(const Value& index)>& body);
   void when(Value condition, std::string_view hint, const Body& then);
   void when(Value condition, std::string_view hint, const Body& then, const Body& otherwise);
+  // The value of the one body that runs; both give the same type.
+  using Computed = std::function<Value()>;
+  Value choose(Value condition, std::string_view hint, const Computed& then,
+               const Computed& otherwise);
 
   // The whole module. Attribute group #0 belongs to every function.
   std::string finish(std::string_view attributes);

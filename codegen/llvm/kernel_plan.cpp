@@ -19,23 +19,45 @@ bool converts_half(const Target& target) {
          (target.arch == "host" && target.vector_bits >= 256);
 }
 
+bool uses(const ScoreExpr& expr, ScoreOp op) {
+  return std::any_of(expr.nodes.begin(), expr.nodes.end(),
+                     [&](const ScoreNode& node) { return node.op == op; });
+}
+
+void plan_expressions(KernelPlan& plan, const Problem& problem) {
+  plan.log2_score = log2_score_of(problem);
+  plan.mask = fold(mask_within_interval_of(problem));
+  const KeyInterval interval = key_interval_of(problem);
+  plan.first_key = fold(interval.first);
+  plan.end_key = fold(interval.end);
+  plan.params = all_params(problem);
+  plan.uses_tree = uses(plan.mask, ScoreOp::tree_visible);
+}
+
 }  // namespace
 
 KernelPlan plan_kernel(const Problem& problem, const Schedule& schedule, const Target& target) {
   KernelPlan plan;
   plan.problem = problem;
+  if (problem.v_in_k) {
+    plan.problem.v_dtype = problem.k_dtype;
+    plan.problem.v_scale = problem.k_scale;
+  }
   plan.schedule = schedule;
   plan.merge = exchanged_merge(problem, schedule);
-  plan.log2_score = log2_score_of(problem);
-  plan.mask = mask_of(problem);
-  plan.first_visible = first_visible_key_of(problem);
+  plan.out_form = problem.merge == Merge::mlo ? Merge::mlo : Merge::lse;
+  plan_expressions(plan, problem);
+  plan.checked = problem.checked == Checked::on;
+  plan.writes_statistics = problem.out_partial || problem.lse != LseOutput::none;
+  plan.base2 = problem.lse == LseOutput::base2;
   plan.lanes = target.vector_bits / 32;
   plan.native_half = converts_half(target);
   // At scores of several hundred an fp32 score is too coarse for fp32's accuracy contract, and so
   // is an fp32 sum of fp32 products that cancel. With a narrower K the products are exact in fp32
   // and the contract is wider.
   plan.real = problem.k_dtype == DType::fp32 ? ir::Element::f64 : ir::Element::f32;
-  plan.group = group_size(problem) * problem.query_len;
+  plan.heads = group_size(problem);
+  plan.group = plan.heads * problem.query_len;
   plan.row_blocks = row_blocks(problem, schedule);
   plan.padded_qk = round_up(problem.dim_qk, plan.lanes);
   plan.padded_v = round_up(problem.dim_v, plan.lanes);

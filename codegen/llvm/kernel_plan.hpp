@@ -1,6 +1,8 @@
 // What every LLVM emitter needs to know of one (problem, schedule, target), decided once.
 #pragma once
 
+#include <vector>
+
 #include "codegen/llvm/ir_writer.hpp"
 #include "compiler/problem.hpp"
 #include "compiler/schedule.hpp"
@@ -10,15 +12,22 @@
 namespace splitkv::llvm_codegen {
 
 struct KernelPlan {
-  Problem problem;
+  Problem problem;  // v_in_k=on: with K's dtype and scale for V
   Schedule schedule;
-  Merge merge = Merge::mlo;  // of exchanged partials
-  ScoreExpr log2_score, mask, first_visible;
-
+  Merge merge = Merge::mlo;             // of exchanged partials
+  Merge out_form = Merge::lse;          // out=partial: of the output
+  ScoreExpr log2_score, mask;           // mask: what is left to test inside the key interval
+  ScoreExpr first_key, end_key;         // positions; see KeyInterval
+  std::vector<Param> params;            // of the emitted code
+  bool uses_tree = false;               // the mask asks for tree_visible
+  bool checked = false;                 // guards against bad page ids and lengths
+  bool writes_statistics = false;       // lse, or the statistics of a partial that is the output
+  bool base2 = false;                   // their base
   int lanes = 0;                        // fp32 lanes of a vector
   bool native_half = false;             // fp16 converts in hardware; else in integer operations
   ir::Element real = ir::Element::f32;  // q, the sums of q * k and the scores
-  int group = 0;                        // query rows that share a kv head: group_size * query_len
+  int heads = 0;                        // query heads that share a kv head
+  int group = 0;                        // most query rows that share a kv head: heads * query_len
   int row_blocks = 0;                   // sequences a (batch row, kv head) has
   int padded_qk = 0;                    // dim_qk, rounded up to whole vectors
   int padded_v = 0;
@@ -27,6 +36,14 @@ struct KernelPlan {
 };
 
 KernelPlan plan_kernel(const Problem& problem, const Schedule& schedule, const Target& target);
+
+// Whether each key has a scale of its own.
+constexpr bool is_scale_of_key(KvScale scale) {
+  return scale == KvScale::token || scale == KvScale::inl;
+}
+
+// A page id may turn out bad only where there are pages.
+inline bool checks_pages(const KernelPlan& plan) { return plan.checked && is_paged(plan.problem); }
 
 // Sequences of one batch row.
 constexpr int64_t sequences_a_row(const KernelPlan& plan) {

@@ -1,60 +1,42 @@
-// Where things are: fields of the launch arguments, the coordinates of a sequence, the keys a batch
-// row sees, and the addresses of its K and V. Every position, page id and stride is 64 bits wide.
+// Where the keys and values of a batch row lie, and what scales them. Every page id and stride is
+// 64 bits wide.
 #pragma once
 
-#include <cstddef>
-
-#include "codegen/launch_args.hpp"
-#include "codegen/llvm/kernel_plan.hpp"
+#include "codegen/llvm/batch_row.hpp"
 
 namespace splitkv::llvm_codegen {
 
-// Loads fields of LaunchArgs by their offset; `args` is the pointer every function is given.
-ir::Value emit_pointer_arg(ir::Writer& writer, ir::Value args, size_t offset,
-                           std::string_view name);
-ir::Value emit_i64_arg(ir::Writer& writer, ir::Value args, size_t offset, std::string_view name);
-ir::Value emit_i32_arg(ir::Writer& writer, ir::Value args, size_t offset,
-                       std::string_view name);  // widened to i64
-
-struct Sequence {
-  ir::Value batch_row, kv_head, row_block;
-};
-Sequence emit_sequence(ir::Writer& writer, const KernelPlan& plan, ir::Value number);
-
-// Rows of the row block that are rows of the group: fewer than `rows` in a last block.
-ir::Value emit_valid_rows(ir::Writer& writer, const KernelPlan& plan, ir::Value row_block);
-
-// Row r of a row block: which query it is and which head asks.
-struct QueryRow {
-  ir::Value query, head;
-};
-QueryRow emit_query_row(ir::Writer& writer, const KernelPlan& plan, const Sequence& sequence,
-                        ir::Value row_in_group);
-
-// The keys [first_visible, kv_len) of a batch row, and the absolute tiles that hold them.
-struct RowInterval {
-  ir::Value kv_len, first_visible, first_tile, tiles;
-};
-RowInterval emit_row_interval(ir::Writer& writer, const KernelPlan& plan, ir::Value args,
-                              ir::Value batch_row);
-
-// K or V of one kv head. Contiguous: `base` is the batch row's first token. Paged: `base` is page
-// 0's.
+// K or V of one kv head. Contiguous: `base` and `scales` are at the batch row's first token. Paged:
+// at page 0's.
 struct Cache {
-  DType dtype;
+  DType dtype = DType::bf16;
+  int dim = 0;  // elements of a row in memory; an inline scale lies behind them
+  KvScale scale = KvScale::none;
   ir::Value base, block_bytes, token_bytes;
+  ir::Value scales, scale_block_bytes, scale_token_bytes;  // scale: token
+  ir::Value shared_scale;                                  // scale: tensor, head; fp32
+  ir::Value page_list;                                     // paged: the row's page ids
 };
 struct KeyValueCache {
-  Cache k, v;
-  ir::Value page_list;  // paged: the row's page ids
+  Cache k, v;  // v_in_k: alike
 };
 KeyValueCache emit_cache(ir::Writer& writer, const KernelPlan& plan, ir::Value args,
                          const Sequence& sequence);
 
-// Paged: stores the addresses of `count` keys from `first_key` on. A page id is read for exactly
-// these keys.
-void emit_key_addresses(ir::Writer& writer, const KernelPlan& plan, const KeyValueCache& cache,
-                        ir::Value first_key, ir::Value count, ir::Value k_addresses,
-                        ir::Value v_addresses);
+// Stack memory with what is looked up once a block of keys, [padded_keys] each; only what the
+// problem needs is there.
+struct KeyTables {
+  ir::Value k_at, v_at;          // paged: addresses of the rows
+  ir::Value k_scales, v_scales;  // scales of keys: fp32
+  ir::Value readable;            // checked pages: i8, 1 where the page ids are good
+  ir::Value nothing;             // checked pages: zeros that stand in for a row
+};
+KeyTables emit_key_tables(ir::Writer& writer, const KernelPlan& plan);
+
+// Fills the tables for `count` keys from `first_key` on, all inside the row's interval. A page id
+// is read for exactly these keys.
+void emit_look_up_keys(ir::Writer& writer, const KernelPlan& plan, ir::Value args,
+                       const Sequence& sequence, const KeyValueCache& cache, ir::Value first_key,
+                       ir::Value count, const KeyTables& tables);
 
 }  // namespace splitkv::llvm_codegen

@@ -166,4 +166,10 @@ Value emit_tanh(ir::Writer& w, Value x) {
   return w.select(is_near, near, far, "tanh");
 }
 
+// Where e^-x overflows the quotient fades to 0.
+Value emit_sigmoid(ir::Writer& w, Value x) {
+  const Value one = float_constant(x.type, 1.0);
+  return w.div(one, w.add(one, emit_exp(w, w.neg(x, "x.negated")), "sigmoid.sum"), "sigmoid");
+}
+
 }  // namespace splitkv::llvm_codegen

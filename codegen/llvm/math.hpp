@@ -16,5 +16,7 @@ ir::Value emit_log2(ir::Writer& writer, ir::Value x);
 ir::Value emit_log(ir::Writer& writer, ir::Value x);
 // Within 3 ulp, of any finite x and of the infinities.
 ir::Value emit_tanh(ir::Writer& writer, ir::Value x);
+// 1 / (1 + e^-x), of any finite x and of the infinities.
+ir::Value emit_sigmoid(ir::Writer& writer, ir::Value x);
 
 }  // namespace splitkv::llvm_codegen

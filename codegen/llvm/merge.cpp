@@ -11,7 +11,6 @@ using ir::Value;
 
 namespace {
 
-constexpr double kLn2 = 0.6931471805599453;
 constexpr int kFloatAlign = 4;
 
 Value minus_infinity() { return ir::infinity(ir::f32, true); }
@@ -81,8 +80,8 @@ Value emit_for_partials(const JoinContext& c, const std::string& pass, const Val
   return w.load(ir::f32, kept_at, kFloatAlign, pass + ".result");
 }
 
-// Joins one row into c.o; gives log2 of the joined sum where the problem asks for it.
-Value emit_join_row(const JoinContext& c) {
+// Joins one row into c.o. The exponents take the place of m, and the sum of weights that of l.
+RowState emit_join_row(const JoinContext& c) {
   ir::Writer& w = c.w;
   const int lanes = c.plan.lanes, dim = c.plan.problem.dim_v;
   w.comment("the largest exponent, then the sum of all weights");
@@ -120,69 +119,10 @@ Value emit_join_row(const JoinContext& c) {
                       });
                       return unused;
                     });
-  if (c.plan.problem.lse == LseOutput::none) return {};
-  return emit_log2_sum(w, {largest, total, c.o});
+  return {largest, total, c.o};
 }
 
 }  // namespace
-
-void emit_chunks(ir::Writer& w, int dim, int lanes,
-                 const std::function<void(const Value& first, int lanes)>& body) {
-  const int whole = dim / lanes * lanes;
-  if (whole == lanes) {
-    body(i64_constant(0), lanes);
-  } else if (whole > 0) {
-    w.loop("dim", i64_constant(0), i64_constant(whole), i64_constant(lanes),
-           [&](const Value& first) { body(first, lanes); });
-  }
-  if (whole < dim) body(i64_constant(whole), dim - whole);
-}
-
-Value emit_log2_sum(ir::Writer& w, const RowState& state) {
-  return w.add(state.m, emit_log2(w, state.l), "log2_sum");
-}
-
-void emit_finish_row(ir::Writer& w, const KernelPlan& plan, Value args, const Sequence& sequence,
-                     Value row, Value o, Value log2_sum) {
-  const auto stride = [&](size_t offset, const char* name) {
-    return emit_i64_arg(w, args, offset, name);
-  };
-  const Value in_group = w.add(
-      w.mul(sequence.row_block, i64_constant(plan.schedule.rows), "rows.before"), row, "group.row");
-  const QueryRow query_row = emit_query_row(w, plan, sequence, in_group);
-  const auto offset_of = [&](size_t batch, size_t query, size_t head, const std::string& name) {
-    const Value in_batch =
-        w.mul(sequence.batch_row, stride(batch, "stride_batch"), name + ".batch");
-    const Value in_query = w.mul(query_row.query, stride(query, "stride_query"), name + ".query");
-    const Value in_head = w.mul(query_row.head, stride(head, "stride_head"), name + ".head");
-    return w.add(w.add(in_batch, in_query, name + ".offset"), in_head, name + ".offset");
-  };
-
-  w.comment("the finished row, to out and lse");
-  const DType dtype = plan.problem.out_dtype;
-  const Value out_offset =
-      offset_of(offsetof(LaunchArgs, out_stride_batch), offsetof(LaunchArgs, out_stride_query),
-                offsetof(LaunchArgs, out_stride_head), "out");
-  const Value out_bytes = w.mul(out_offset, i64_constant(size_bytes(dtype)), "out.bytes");
-  const Value out = w.byte_offset(emit_pointer_arg(w, args, offsetof(LaunchArgs, out), "out"),
-                                  out_bytes, "out.row");
-  emit_chunks(w, plan.problem.dim_v, plan.lanes, [&](const Value& first, int lanes) {
-    const Value value = w.load({ir::Element::f32, lanes}, w.element(o, ir::f32, first, "o.at"),
-                               kFloatAlign, "o.value");
-    const Value bytes = w.mul(first, i64_constant(size_bytes(dtype)), "dim.bytes");
-    emit_store_elements(w, dtype, plan.native_half, value, w.byte_offset(out, bytes, "out.at"),
-                        size_bytes(dtype));
-  });
-  if (plan.problem.lse == LseOutput::none) return;
-  const Value lse_offset =
-      offset_of(offsetof(LaunchArgs, lse_stride_batch), offsetof(LaunchArgs, lse_stride_query),
-                offsetof(LaunchArgs, lse_stride_head), "lse");
-  const Value lse_at = w.element(emit_pointer_arg(w, args, offsetof(LaunchArgs, lse), "lse"),
-                                 ir::f32, lse_offset, "lse.at");
-  const bool natural = plan.problem.lse == LseOutput::natural;
-  w.store(natural ? w.mul(log2_sum, f32_constant(kLn2), "lse.natural") : log2_sum, lse_at,
-          kFloatAlign);
-}
 
 void emit_store_partial(ir::Writer& w, const KernelPlan& plan, Value args, Value slot, Value row,
                         const RowState& state) {
@@ -210,11 +150,12 @@ void emit_join_function(ir::Writer& w, const KernelPlan& plan) {
   const std::vector<Value> values = w.begin_function("internal ", "join_sequence", parameters);
   const Sequence sequence{values[1], values[2], values[3]};
   const Value o = w.stack(ir::f32, plan.problem.dim_v, 64, "o");
-  const Value rows = emit_valid_rows(w, plan, sequence.row_block);
+  const BatchRow batch_row = emit_batch_row(w, values[0], sequence.batch_row);
+  const Value rows = emit_valid_rows(w, plan, batch_row, sequence.row_block);
   w.loop("row", i64_constant(0), rows, i64_constant(1), [&](const Value& row) {
-    const Value log2_sum =
+    const RowState state =
         emit_join_row({w, plan, values[0], slots_from_parameters(plan, &values[4]), row, o});
-    emit_finish_row(w, plan, values[0], sequence, row, o, log2_sum);
+    emit_finish_row(w, plan, values[0], sequence, batch_row, row, state);
   });
   w.end_function();
 }

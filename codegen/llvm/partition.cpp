@@ -13,12 +13,10 @@ Value one() { return i64_constant(1); }
 bool is_flat(const KernelPlan& plan) { return plan.schedule.partition == Partition::flat; }
 
 // A row without tiles still has one piece, which writes its empty result.
-Value emit_units(ir::Writer& w, const RowInterval& interval) {
-  return w.max(interval.tiles, one(), "units");
-}
+Value emit_units(ir::Writer& w, const BatchRow& row) { return w.max(row.tiles, one(), "units"); }
 
-Value emit_active(ir::Writer& w, const Value& splits, const RowInterval& interval) {
-  return w.min(splits, emit_units(w, interval), "active");
+Value emit_active(ir::Writer& w, const Value& splits, const BatchRow& row) {
+  return w.min(splits, emit_units(w, row), "active");
 }
 
 // ---- flat: all units of all sequences in one line of `total` units
@@ -35,8 +33,8 @@ Line emit_line(ir::Writer& w, const KernelPlan& plan, const Value& args, const V
   const auto sums =
       w.loop("row", zero(), batch, one(), {{"total_units", zero()}, {"row_start", zero()}},
              [&](const Value& row, const std::vector<Value>& carried) -> std::vector<Value> {
-               const RowInterval interval = emit_row_interval(w, plan, args, row);
-               const Value units = w.mul(emit_units(w, interval), a_row, "row.units");
+               const BatchRow found = emit_batch_row(w, args, row);
+               const Value units = w.mul(emit_units(w, found), a_row, "row.units");
                const Value past = w.add(carried[1], units, "row_start.past");
                const Value before = w.compare("lt", row, batch_row, "row.is_before");
                return {w.add(carried[0], units, "total_units.next"),
@@ -91,8 +89,8 @@ void emit_flat_pieces_of_block(ir::Writer& w, const KernelPlan& plan, const Valu
   w.comment("the batch rows whose units meet [first_unit, end) of this block");
   w.loop("batch_row", zero(), batch, one(), {{"row.start", zero()}},
          [&](const Value& row, const std::vector<Value>& carried) -> std::vector<Value> {
-           const RowInterval interval = emit_row_interval(w, plan, args, row);
-           const Value units = emit_units(w, interval), start = carried[0];
+           const BatchRow found = emit_batch_row(w, args, row);
+           const Value units = emit_units(w, found), start = carried[0];
            const Value row_end = w.add(start, w.mul(units, a_row, "row.units"), "row.end");
            const Value low = w.max(begin, start, "meet.begin");
            const Value high = w.min(end, row_end, "meet.end");
@@ -110,7 +108,7 @@ void emit_flat_pieces_of_block(ir::Writer& w, const KernelPlan& plan, const Valu
                const Value first_unit =
                    w.add(start, w.mul(in_row, units, "units.before"), "first_unit");
                piece.first = w.max(w.sub(low, first_unit, "tile.low"), zero(), "piece.first");
-               piece.end = w.min(w.sub(high, first_unit, "tile.high"), interval.tiles, "piece.end");
+               piece.end = w.min(w.sub(high, first_unit, "tile.high"), found.tiles, "piece.end");
                piece.step = one();
                piece.slot = emit_flat_slot(w, block, begin, first_unit);
                piece.slots = {emit_flat_pieces(w, first_unit, units, total, blocks), first_unit,
@@ -142,14 +140,14 @@ std::vector<Value> slot_arguments(const KernelPlan& plan, const PieceSlots& slot
 
 PieceSlots emit_sequence_slots(ir::Writer& w, const KernelPlan& plan, Value args, Value number,
                                const Sequence& sequence) {
-  const RowInterval interval = emit_row_interval(w, plan, args, sequence.batch_row);
+  const BatchRow found = emit_batch_row(w, args, sequence.batch_row);
   if (!is_flat(plan)) {
     const Value splits = emit_i32_arg(w, args, offsetof(LaunchArgs, splits), "splits");
-    return {emit_active(w, splits, interval), w.mul(number, splits, "first_slot"), {}};
+    return {emit_active(w, splits, found), w.mul(number, splits, "first_slot"), {}};
   }
   const Line line = emit_line(w, plan, args, sequence.batch_row);
   const Value blocks = emit_used_blocks(w, args, line.total);
-  const Value units = emit_units(w, interval);
+  const Value units = emit_units(w, found);
   const Value in_row = w.rem(number, i64_constant(sequences_a_row(plan)), "in_row");
   const Value first_unit =
       w.add(line.row_start, w.mul(in_row, units, "units.before"), "first_unit");
@@ -174,23 +172,30 @@ void emit_pieces_of_block(ir::Writer& w, const KernelPlan& plan, Value args, Val
   piece.number = w.div(block, splits, "sequence");
   const Value split = w.rem(block, splits, "split");
   piece.sequence = emit_sequence(w, plan, piece.number);
-  const RowInterval interval = emit_row_interval(w, plan, args, piece.sequence.batch_row);
-  const Value active = emit_active(w, splits, interval);
+  const BatchRow found = emit_batch_row(w, args, piece.sequence.batch_row);
+  const Value active = emit_active(w, splits, found);
   w.when(w.compare("lt", split, active, "takes_part"), "split", [&] {
     if (plan.schedule.partition == Partition::strided) {
       piece.first = split;
-      piece.end = interval.tiles;
+      piece.end = found.tiles;
       piece.step = active;
     } else {
       const Value next = w.add(split, one(), "split.next");
-      piece.first = w.div(w.mul(split, interval.tiles, "share"), active, "piece.first");
-      piece.end = w.div(w.mul(next, interval.tiles, "share.next"), active, "piece.end");
+      piece.first = w.div(w.mul(split, found.tiles, "share"), active, "piece.first");
+      piece.end = w.div(w.mul(next, found.tiles, "share.next"), active, "piece.end");
       piece.step = one();
     }
     piece.slot = block;
     piece.slots = {active, w.mul(piece.number, splits, "first_slot"), {}};
     body(piece);
   });
+}
+
+Value emit_split_blocks(ir::Writer& w, const KernelPlan& plan, Value args) {
+  if (is_flat(plan)) return emit_i32_arg(w, args, offsetof(LaunchArgs, blocks), "grid");
+  const Value batch = emit_i32_arg(w, args, offsetof(LaunchArgs, batch), "grid.batch");
+  const Value splits = emit_i32_arg(w, args, offsetof(LaunchArgs, splits), "grid.splits");
+  return w.mul(w.mul(batch, i64_constant(sequences_a_row(plan)), "grid.sequences"), splits, "grid");
 }
 
 }  // namespace splitkv::llvm_codegen

@@ -37,4 +37,7 @@ using PieceBody = std::function<void(const Piece&)>;
 void emit_pieces_of_block(ir::Writer& writer, const KernelPlan& plan, ir::Value args,
                           ir::Value block, const PieceBody& body);
 
+// Blocks of the split grid.
+ir::Value emit_split_blocks(ir::Writer& writer, const KernelPlan& plan, ir::Value args);
+
 }  // namespace splitkv::llvm_codegen

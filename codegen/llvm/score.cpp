@@ -18,9 +18,15 @@ struct Operand {
   double constant = 0;
 };
 
+// Truth values count as the numbers 1 and 0.
 bool fits_integer(const Operand& operand) {
-  if (!operand.is_constant) return operand.value.type.element == Element::i64;
+  if (!operand.is_constant) return !ir::is_float(operand.value.type);
   return operand.constant == std::trunc(operand.constant) && std::fabs(operand.constant) < 0x1p53;
+}
+
+// Whether an operation of both is one of integers.
+bool are_integers(const Operand& a, const Operand& b) {
+  return fits_integer(a) && fits_integer(b) && !(a.is_constant && b.is_constant);
 }
 
 class Lowering {
@@ -34,18 +40,17 @@ class Lowering {
     return values.back();
   }
 
-  Value as_float(const Operand& x) {
-    if (x.is_constant) return ir::float_constant({real_}, x.constant);
-    const ir::Type type{real_, x.value.type.lanes};
-    if (x.value.type.element == Element::i1) return w_.cast("uitofp", x.value, type, "truth");
-    if (x.value.type.element == Element::i64) return w_.cast("sitofp", x.value, type, "real");
-    return x.value;
-  }
+  Value as_float(const Operand& x) { return as_float(x, real_); }
 
   Value as_integer(const Operand& x) {
-    if (x.is_constant) return ir::i64_constant(std::llround(std::floor(x.constant)));
+    if (x.is_constant) return ir::i64_constant(int64_t(std::floor(x.constant)));
+    const ir::Type type{Element::i64, x.value.type.lanes};
+    if (x.value.type.element == Element::i1) return w_.cast("zext", x.value, type, "truth.number");
     if (x.value.type.element == Element::i64) return x.value;
-    return w_.cast("fptosi", as_float(x), {Element::i64, x.value.type.lanes}, "integer");
+    const Value whole = w_.cast("fptosi", x.value, type, "whole");
+    const Value above = w_.compare("gt", w_.cast("sitofp", whole, x.value.type, "whole.real"),
+                                   x.value, "whole.above");
+    return w_.sub(whole, w_.cast("zext", above, type, "whole.past"), "floor");
   }
 
   Value as_truth(const Operand& x) {
@@ -57,14 +62,27 @@ class Lowering {
   }
 
  private:
+  Value as_float(const Operand& x, Element real) {
+    if (x.is_constant) return ir::float_constant({real}, x.constant);
+    const ir::Type type{real, x.value.type.lanes};
+    if (x.value.type.element == Element::i1) return w_.cast("uitofp", x.value, type, "truth");
+    if (x.value.type.element == Element::i64) return w_.cast("sitofp", x.value, type, "real");
+    return w_.cast(real == Element::f64 ? "fpext" : "fptrunc", x.value, type, "real");
+  }
+
   Operand lower_node(const ScoreNode& node, const std::vector<Operand>& values) {
     if (node.op == ScoreOp::constant) return {{}, true, node.value};
-    if (arity(node.op) == 0) return {leaf_(node.op)};
+    if (arity(node.op) == 0) return leaf(node);
     const Operand& a = values[node.operands[0]];
     if (arity(node.op) == 1) return {unary(node.op, a)};
     const Operand& b = values[node.operands[1]];
-    if (node.op == ScoreOp::select) return {choose(a, b, values[node.operands[2]])};
+    if (node.op == ScoreOp::select) return {pick(a, b, values[node.operands[2]])};
     return {binary(node.op, a, b)};
+  }
+
+  Operand leaf(const ScoreNode& node) {
+    const Value value = leaf_(node);
+    return {ir::is_float(value.type) ? as_float({value}) : value};
   }
 
   Value in_single(Value (*function)(ir::Writer&, Value), const Operand& a) {
@@ -78,23 +96,63 @@ class Lowering {
     const bool integer = fits_integer(a) && !a.is_constant;
     switch (op) {
       case ScoreOp::neg:
-        return w_.neg(integer ? a.value : as_float(a), "negated");
+        return w_.neg(integer ? as_integer(a) : as_float(a), "negated");
       case ScoreOp::abs:
-        return w_.abs(integer ? a.value : as_float(a), "size");
+        return w_.abs(integer ? as_integer(a) : as_float(a), "size");
       case ScoreOp::tanh:
         return in_single(emit_tanh, a);
       case ScoreOp::exp:
         return in_single(emit_exp, a);
-      default:
-        assert(op == ScoreOp::log);
+      case ScoreOp::log:
         return in_single(emit_log, a);
+      case ScoreOp::sigmoid:
+        return in_single(emit_sigmoid, a);
+      default: {
+        assert(op == ScoreOp::invert);
+        const Value truth = as_truth(a);
+        return w_.bit_xor(truth, ir::int_constant(truth.type, 1), "inverted");
+      }
     }
   }
 
   Value binary(ScoreOp op, const Operand& a, const Operand& b) {
-    if (op == ScoreOp::both) return w_.bit_and(as_truth(a), as_truth(b), "both");
-    if (op == ScoreOp::div) return w_.div(as_float(a), as_float(b), "quotient");
-    const bool integer = fits_integer(a) && fits_integer(b) && !(a.is_constant && b.is_constant);
+    switch (op) {
+      case ScoreOp::both:
+        return w_.bit_and(as_truth(a), as_truth(b), "both");
+      case ScoreOp::either:
+        return w_.bit_or(as_truth(a), as_truth(b), "either");
+      case ScoreOp::div:
+        return w_.div(as_float(a), as_float(b), "quotient");
+      case ScoreOp::quotient:
+        return w_.floor_div(as_integer(a), divisor(b), "floor.quotient");
+      case ScoreOp::remainder:
+        return w_.floor_rem(as_integer(a), divisor(b), "floor.remainder");
+      case ScoreOp::less:
+        return compare("lt", a, b, "less");
+      case ScoreOp::less_equal:
+        return compare("le", a, b, "less.equal");
+      case ScoreOp::equal:
+        return compare("eq", a, b, "equal");
+      default:
+        return arithmetic(op, a, b);
+    }
+  }
+
+  static int64_t divisor(const Operand& b) {
+    assert(b.is_constant && b.constant >= 1);
+    return int64_t(b.constant);
+  }
+
+  // An integer beside a real number: both exact in f64.
+  Value compare(const char* predicate, const Operand& a, const Operand& b, const char* hint) {
+    if (are_integers(a, b)) return w_.compare(predicate, as_integer(a), as_integer(b), hint);
+    const bool mixed = (!a.is_constant && fits_integer(a)) || (!b.is_constant && fits_integer(b));
+    const Element real = mixed ? Element::f64 : real_;
+    return w_.compare(predicate, as_float(a, real), as_float(b, real), hint);
+  }
+
+  Value arithmetic(ScoreOp op, const Operand& a, const Operand& b) {
+    const bool integer = are_integers(a, b);
     const Value x = integer ? as_integer(a) : as_float(a);
     const Value y = integer ? as_integer(b) : as_float(b);
     switch (op) {
@@ -106,18 +164,14 @@ class Lowering {
         return w_.mul(x, y, "product");
       case ScoreOp::min:
         return w_.min(x, y, "smaller.one");
-      case ScoreOp::max:
-        return w_.max(x, y, "larger.one");
-      case ScoreOp::less:
-        return w_.compare("lt", x, y, "less");
       default:
-        assert(op == ScoreOp::less_equal);
-        return w_.compare("le", x, y, "less.equal");
+        assert(op == ScoreOp::max);
+        return w_.max(x, y, "larger.one");
     }
   }
 
-  Value choose(const Operand& condition, const Operand& a, const Operand& b) {
-    const bool integer = fits_integer(a) && fits_integer(b) && !(a.is_constant && b.is_constant);
+  Value pick(const Operand& condition, const Operand& a, const Operand& b) {
+    const bool integer = are_integers(a, b);
     return w_.select(as_truth(condition), integer ? as_integer(a) : as_float(a),
                      integer ? as_integer(b) : as_float(b), "chosen");
   }
@@ -135,10 +189,10 @@ ir::Value emit_score(ir::Writer& writer, const ScoreExpr& expr, ir::Type real,
   return writer.splat(lowering.as_float(lowering.lower(expr)), real.lanes);
 }
 
-ir::Value emit_condition(ir::Writer& writer, const ScoreExpr& expr, ir::Type real,
+ir::Value emit_condition(ir::Writer& writer, const ScoreExpr& expr, int lanes,
                          const ScoreLeaf& leaf) {
-  Lowering lowering(writer, real.element, leaf);
-  return writer.splat(lowering.as_truth(lowering.lower(expr)), real.lanes);
+  Lowering lowering(writer, Element::f64, leaf);
+  return writer.splat(lowering.as_truth(lowering.lower(expr)), lanes);
 }
 
 ir::Value emit_position(ir::Writer& writer, const ScoreExpr& expr, const ScoreLeaf& leaf) {

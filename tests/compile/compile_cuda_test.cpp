@@ -7,6 +7,7 @@
 
 #include "codegen/kernel_source.hpp"
 #include "codegen/launch_shape.hpp"
+#include "codegen/merge_source.hpp"
 #include "compiler/default_schedule.hpp"
 #include "compiler/resources.hpp"
 #include "compiler/text.hpp"
@@ -39,15 +40,47 @@ const Case cases[] = {
     {"q=fp16 heads=12/4 dim=72/40 align=2", ""},
     {"q=bf16 heads=8/1 dim=8", ""},
     {"q=bf16 kv=fp32 out=fp16 heads=9/3 dim=64 lse=base2", ""},
+    // Shapes and layouts.
+    {"q=bf16 heads=8/2 dim=46 align=4", ""},
+    {"q=bf16 heads=8/2 dim=40", ""},
+    {"q=bf16 heads=32/4 dim=320/256", ""},
+    {"q=bf16 heads=8/4 dim=512", ""},
+    {"q=bf16 heads=128/1 dim=576/512 v_in_k=on kv_layout=paged:64:nhd", ""},
+    {"q=bf16 heads=16/1 dim=576/512 q_rope=64 v_in_k=on", ""},
+    {"q=fp32 heads=16/1 dim=576/512 v_in_k=on", ""},
+    {"q=bf16 heads=32/8 dim=128 kv_layout=paged:3:hnd page_tables=separate", ""},
+    {"q=bf16 heads=32/8 dim=128 positions=strided query_len=3", ""},
+    // Types and scales.
+    {"q=bf16 kv=e4m3 heads=32/8 dim=128 kv_scale=head", ""},
+    {"q=fp16 kv=e5m2 heads=32/8 dim=128 kv_scale=token kv_layout=paged:16:nhd", ""},
+    {"q=bf16 kv=int8 heads=32/8 dim=128 kv_scale=inline align=4", ""},
+    {"q=fp32 kv=int8 heads=8/8 dim=64 kv_scale=token", ""},
+    {"q=bf16 k=e4m3 v=bf16 heads=8/2 dim=128 k_scale=tensor", ""},
+    {"q=bf16 kv=e4m3 heads=16/1 dim=576/512 v_in_k=on kv_scale=tensor", ""},
+    // Queries, scores and masks.
+    {"q=bf16 heads=16/2 dim=128 query_len=8 mask=tree", ""},
+    {"q=bf16 heads=16/2 dim=128 query_len=4 mask=none", ""},
+    {"q=bf16 heads=12/1 dim=192/128 query_len=64", ""},
+    {"q=bf16 heads=64/8 dim=64 sink=on window=128 lse=natural", ""},
+    {"q=bf16 heads=32/32 dim=128 alibi=on", ""},
+    {"q=bf16 heads=32/8 dim=128 chunk=1024 query_len=2", ""},
+    {"q=bf16 heads=32/8 dim=128 bias=fp16 query_len=2", ""},
+    {"q=fp32 heads=8/8 dim=128 bias=fp32", ""},
+    {"q=bf16 heads=32/8 dim=128 params=slope:head,t:scalar "
+     "score=tanh(score/t)*t+slope*abs(key_pos-query_pos)",
+     ""},
+    {"q=bf16 heads=32/8 dim=128 query_len=3 where=key_pos%2==0&&key_pos>=query_pos//256*256", ""},
+    // Outputs and checks.
+    {"q=bf16 heads=32/8 dim=128 out=partial merge=mlo", ""},
+    {"q=bf16 heads=32/8 dim=128 out=partial merge=lse lse=base2", "reduce=kernel splits=4"},
+    {"q=bf16 heads=32/8 dim=128 checked=on kv_layout=paged:16:nhd", ""},
 };
 
 std::string full_schedule(const Problem& problem, const Case& c, const Target& target,
                           Schedule& out) {
   out = default_schedule(problem, {1, 8192}, target).schedule;
   if (*c.schedule == '\0') return {};
-  Schedule base;
-  base.rows = out.rows;
-  const auto parsed = parse_schedule(c.schedule, base);
+  const auto parsed = parse_schedule(c.schedule, out);
   if (!parsed) return parsed.error().message;
   out = *parsed;
   return {};
@@ -90,6 +123,20 @@ TEST_P(CompileCuda, EveryKernelCompilesWithoutSpillsWithinTheModelsResources) {
     kernels += int(entries.size());
   }
   std::printf("compiled %d kernels for %s\n", kernels, GetParam().c_str());
+}
+
+TEST_P(CompileCuda, TheMergeOfEveryFormAndBaseCompiles) {
+  const auto target = parse_target("cuda:" + GetParam());
+  ASSERT_TRUE(target.ok()) << target.error().message;
+  for (Merge form : {Merge::mlo, Merge::lse}) {
+    for (LseOutput base : {LseOutput::natural, LseOutput::base2}) {
+      const auto cubin = compile_cuda(emit_merge(form, base, *target), GetParam());
+      ASSERT_TRUE(cubin.ok()) << cubin.error().message;
+      const auto entries = parse_ptxas_log(cubin->log);
+      ASSERT_EQ(entries.size(), 1u) << cubin->log;
+      EXPECT_EQ(entries[0].spill_store_bytes, 0);
+    }
+  }
 }
 
 std::vector<std::string> architectures() {

@@ -37,6 +37,19 @@ const Golden goldens[] = {
      "attention q=fp32 kv=fp32 heads=7/1 dim=80/72 kv_layout=bthd lse=base2 merge=lse",
      "schedule family=simt tile=32 rows=7 warps=2 unroll=2 partition=strided splits=5 "
      "reduce=kernel"},
+    {"llama_bf16_mma.cu", "cuda:sm_90a", "attention q=bf16 kv=bf16 heads=32/8 dim=128 lse=natural",
+     "schedule family=mma tile=64 rows=4 unroll=1 stages=2 partition=fixed splits=8 reduce=kernel"},
+    {"every_option_mma.cu", "cuda:sm_90a",
+     "attention q=bf16 kv=e4m3 heads=16/2 dim=192/128 query_len=4 kv_layout=paged:16:nhd "
+     "page_tables=separate kv_scale=head softcap=30 alibi=on bias=fp16 params=slope:head,t:scalar "
+     "score=tanh(score/t)*t+slope*abs(query_pos-key_pos) mask=tree window=1024 "
+     "where=key_pos%2==0||key_pos<4 sink=on lse=base2 checked=on",
+     "schedule family=mma tile=64 rows=16 unroll=1 stages=2 partition=flat blocks=8 "
+     "reduce=last_block"},
+    {"striped_partial.cu", "cuda:sm_90a",
+     "attention q=fp32 kv=fp32 out=partial heads=4/4 dim=64 query_len=3 chunk=512 "
+     "positions=strided merge=mlo",
+     "schedule family=simt tile=32 rows=3 unroll=2 partition=fixed splits=4 reduce=kernel"},
     {"llama_bf16_fixed.ll", "cpu:x86-64-v3",
      "attention q=bf16 kv=bf16 heads=32/8 dim=128 lse=natural",
      "schedule family=vector tile=64 rows=4 warps=1 partition=fixed splits=4 reduce=kernel"},

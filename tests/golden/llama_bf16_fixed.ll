@@ -2,24 +2,32 @@
 
 define void @splitkv_split(ptr noalias readonly %args, i64 %block) #0 {
 entry:
-  %splits.i32.field = getelementptr i8, ptr %args, i64 220
+  %batch_row.found = alloca [8 x i64], align 8
+  %splits.i32.field = getelementptr i8, ptr %args, i64 564
   %splits.i32 = load i32, ptr %splits.i32.field, align 4
   %splits = sext i32 %splits.i32 to i64
   %sequence = udiv i64 %block, %splits
   %split = urem i64 %block, %splits
   %batch_row = udiv i64 %sequence, 8
   %sequence.in_row = urem i64 %sequence, 8
-  %kv_lens.field = getelementptr i8, ptr %args, i64 40
-  %kv_lens = load ptr, ptr %kv_lens.field, align 8
-  %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
-  %kv_len.i32 = load i32, ptr %kv_len.at, align 4
-  %kv_len.stored = sext i32 %kv_len.i32 to i64
-  %larger = icmp sgt i64 %kv_len.stored, 0
-  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
-  %kv_len.up = add i64 %kv_len, 63
-  %tile.end = udiv i64 %kv_len.up, 64
-  %larger.1 = icmp sgt i64 %tile.end, 1
-  %units = select i1 %larger.1, i64 %tile.end, i64 1
+  call void @find_row(ptr %args, i64 %batch_row, ptr %batch_row.found)
+  %queries = load i64, ptr %batch_row.found, align 8
+  %first_token.at = getelementptr i64, ptr %batch_row.found, i64 1
+  %first_token = load i64, ptr %first_token.at, align 8
+  %batch_index.at = getelementptr i64, ptr %batch_row.found, i64 2
+  %batch_index = load i64, ptr %batch_index.at, align 8
+  %total.at = getelementptr i64, ptr %batch_row.found, i64 3
+  %total = load i64, ptr %total.at, align 8
+  %kv_len.at = getelementptr i64, ptr %batch_row.found, i64 4
+  %kv_len = load i64, ptr %kv_len.at, align 8
+  %first_key.at = getelementptr i64, ptr %batch_row.found, i64 5
+  %first_key = load i64, ptr %first_key.at, align 8
+  %end_key.at = getelementptr i64, ptr %batch_row.found, i64 6
+  %end_key = load i64, ptr %end_key.at, align 8
+  %tiles.at = getelementptr i64, ptr %batch_row.found, i64 7
+  %tiles = load i64, ptr %tiles.at, align 8
+  %larger = icmp sgt i64 %tiles, 1
+  %units = select i1 %larger, i64 %tiles, i64 1
   %smaller = icmp slt i64 %splits, %units
   %active = select i1 %smaller, i64 %splits, i64 %units
   %takes_part = icmp slt i64 %split, %active
@@ -27,20 +35,173 @@ entry:
 
 split.1.then:
   %split.next = add i64 %split, 1
-  %share = mul i64 %split, %tile.end
+  %share = mul i64 %split, %tiles
   %piece.first = udiv i64 %share, %active
-  %share.next = mul i64 %split.next, %tile.end
+  %share.next = mul i64 %split.next, %tiles
   %piece.end = udiv i64 %share.next, %active
   %first_slot = mul i64 %sequence, %splits
   call void @attend_piece(ptr %args, i64 %sequence, i64 %batch_row, i64 %sequence.in_row, i64 0, i64 %piece.first, i64 %piece.end, i64 1, i64 %block, i64 %active, i64 %first_slot)
   br label %split.1.end
 
 split.1.end:
+  %q_offset.field = getelementptr i8, ptr %args, i64 72
+  %q_offset = load ptr, ptr %q_offset.field, align 8
+  %queries.alike = icmp eq ptr %q_offset, null
+  br i1 %queries.alike, label %all_written.then, label %all_written.else
+
+all_written.then:
+  br label %all_written.end
+
+all_written.else:
+  %grid.batch.i32.field = getelementptr i8, ptr %args, i64 560
+  %grid.batch.i32 = load i32, ptr %grid.batch.i32.field, align 4
+  %grid.batch = sext i32 %grid.batch.i32 to i64
+  %grid.splits.i32.field = getelementptr i8, ptr %args, i64 564
+  %grid.splits.i32 = load i32, ptr %grid.splits.i32.field, align 4
+  %grid.splits = sext i32 %grid.splits.i32 to i64
+  %grid.sequences = mul i64 %grid.batch, 8
+  %grid = mul i64 %grid.sequences, %grid.splits
+  call void @clear_tokens(ptr %args, i64 %block, i64 %grid)
+  br label %all_written.end
+
+all_written.end:
+  ret void
+}
+
+define internal void @find_row(ptr noalias readonly %args, i64 %number, ptr noalias %where) #0 {
+entry:
+  %kv_lens.field = getelementptr i8, ptr %args, i64 56
+  %kv_lens = load ptr, ptr %kv_lens.field, align 8
+  %kv_len.is_one = icmp eq ptr %kv_lens, null
+  br i1 %kv_len.is_one, label %kv_len.stored.choice.then, label %kv_len.stored.choice.else
+
+kv_len.stored.choice.then:
+  %kv_len.host.i32.field = getelementptr i8, ptr %args, i64 576
+  %kv_len.host.i32 = load i32, ptr %kv_len.host.i32.field, align 4
+  %kv_len.host = sext i32 %kv_len.host.i32 to i64
+  br label %kv_len.stored.choice.end
+
+kv_len.stored.choice.else:
+  %kv_len.bytes.i32.field = getelementptr i8, ptr %args, i64 572
+  %kv_len.bytes.i32 = load i32, ptr %kv_len.bytes.i32.field, align 4
+  %kv_len.bytes = sext i32 %kv_len.bytes.i32 to i64
+  %kv_len.is_wide = icmp eq i64 %kv_len.bytes, 8
+  br i1 %kv_len.is_wide, label %kv_len.element.choice.then, label %kv_len.element.choice.else
+
+kv_len.element.choice.then:
+  %kv_len.i64.at = getelementptr i64, ptr %kv_lens, i64 %number
+  %kv_len.i64 = load i64, ptr %kv_len.i64.at, align 8
+  br label %kv_len.element.choice.end
+
+kv_len.element.choice.else:
+  %kv_len.narrow.at = getelementptr i32, ptr %kv_lens, i64 %number
+  %kv_len.narrow.i32 = load i32, ptr %kv_len.narrow.at, align 4
+  %kv_len.narrow = sext i32 %kv_len.narrow.i32 to i64
+  br label %kv_len.element.choice.end
+
+kv_len.element.choice.end:
+  %kv_len.element = phi i64 [ %kv_len.i64, %kv_len.element.choice.then ], [ %kv_len.narrow, %kv_len.element.choice.else ]
+  br label %kv_len.stored.choice.end
+
+kv_len.stored.choice.end:
+  %kv_len.stored = phi i64 [ %kv_len.host, %kv_len.stored.choice.then ], [ %kv_len.element, %kv_len.element.choice.end ]
+  %larger = icmp sgt i64 %kv_len.stored, 0
+  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
+  %q_offset.field = getelementptr i8, ptr %args, i64 72
+  %q_offset = load ptr, ptr %q_offset.field, align 8
+  %queries.alike = icmp eq ptr %q_offset, null
+  br i1 %queries.alike, label %first_token.choice.then, label %first_token.choice.else
+
+first_token.choice.then:
+  br label %first_token.choice.end
+
+first_token.choice.else:
+  %q_offset.begin.at = getelementptr i32, ptr %q_offset, i64 %number
+  %q_offset.begin.i32 = load i32, ptr %q_offset.begin.at, align 4
+  %q_offset.begin = sext i32 %q_offset.begin.i32 to i64
+  br label %first_token.choice.end
+
+first_token.choice.end:
+  %first_token = phi i64 [ 0, %first_token.choice.then ], [ %q_offset.begin, %first_token.choice.else ]
+  br i1 %queries.alike, label %queries.stored.choice.then, label %queries.stored.choice.else
+
+queries.stored.choice.then:
+  br label %queries.stored.choice.end
+
+queries.stored.choice.else:
+  %row.next = add i64 %number, 1
+  %q_offset.end.at = getelementptr i32, ptr %q_offset, i64 %row.next
+  %q_offset.end.i32 = load i32, ptr %q_offset.end.at, align 4
+  %q_offset.end = sext i32 %q_offset.end.i32 to i64
+  %q_offset.is_known = icmp sge i64 %first_token, 0
+  %q_offset.rises = icmp sgt i64 %q_offset.end, %first_token
+  %queries.between = sub i64 %q_offset.end, %first_token
+  %queries.any = and i1 %q_offset.is_known, %q_offset.rises
+  %queries.ragged = select i1 %queries.any, i64 %queries.between, i64 0
+  br label %queries.stored.choice.end
+
+queries.stored.choice.end:
+  %queries.stored = phi i64 [ 1, %queries.stored.choice.then ], [ %queries.ragged, %queries.stored.choice.else ]
+  %smaller = icmp slt i64 %queries.stored, 1
+  %queries = select i1 %smaller, i64 %queries.stored, i64 1
+  %batch_index = select i1 %queries.alike, i64 %number, i64 0
+  ; the keys that any of the row's queries sees
+  %query.first = sub i64 %kv_len, %queries
+  %query.last = sub i64 %kv_len, 1
+  %larger.1 = icmp sgt i64 0, 0
+  %first_key.seen = select i1 %larger.1, i64 0, i64 0
+  %kv_begins.field = getelementptr i8, ptr %args, i64 64
+  %kv_begins = load ptr, ptr %kv_begins.field, align 8
+  %kv_begin.none = icmp eq ptr %kv_begins, null
+  br i1 %kv_begin.none, label %kv_begin.choice.then, label %kv_begin.choice.else
+
+kv_begin.choice.then:
+  br label %kv_begin.choice.end
+
+kv_begin.choice.else:
+  %kv_begin.stored.at = getelementptr i32, ptr %kv_begins, i64 %number
+  %kv_begin.stored.i32 = load i32, ptr %kv_begin.stored.at, align 4
+  %kv_begin.stored = sext i32 %kv_begin.stored.i32 to i64
+  br label %kv_begin.choice.end
+
+kv_begin.choice.end:
+  %kv_begin = phi i64 [ 0, %kv_begin.choice.then ], [ %kv_begin.stored, %kv_begin.choice.else ]
+  %larger.2 = icmp sgt i64 %first_key.seen, %kv_begin
+  %first_key = select i1 %larger.2, i64 %first_key.seen, i64 %kv_begin
+  %sum = add i64 %query.last, 1
+  %larger.3 = icmp sgt i64 %sum, 0
+  %end_key.seen = select i1 %larger.3, i64 %sum, i64 0
+  %queries.exist = icmp sgt i64 %queries, 0
+  %smaller.1 = icmp slt i64 %end_key.seen, %kv_len
+  %end_key.stored = select i1 %smaller.1, i64 %end_key.seen, i64 %kv_len
+  %end_key = select i1 %queries.exist, i64 %end_key.stored, i64 0
+  %end_key.up = add i64 %end_key, 63
+  %tile.end = udiv i64 %end_key.up, 64
+  %keys.any = icmp sgt i64 %end_key, %first_key
+  %tile.first = udiv i64 %first_key, 64
+  %tiles.between = sub i64 %tile.end, %tile.first
+  %tiles = select i1 %keys.any, i64 %tiles.between, i64 0
+  store i64 %queries, ptr %where, align 8
+  %first_token.to = getelementptr i64, ptr %where, i64 1
+  store i64 %first_token, ptr %first_token.to, align 8
+  %batch_index.to = getelementptr i64, ptr %where, i64 2
+  store i64 %batch_index, ptr %batch_index.to, align 8
+  %total.to = getelementptr i64, ptr %where, i64 3
+  store i64 %kv_len, ptr %total.to, align 8
+  %kv_len.to = getelementptr i64, ptr %where, i64 4
+  store i64 %kv_len, ptr %kv_len.to, align 8
+  %first_key.to = getelementptr i64, ptr %where, i64 5
+  store i64 %first_key, ptr %first_key.to, align 8
+  %end_key.to = getelementptr i64, ptr %where, i64 6
+  store i64 %end_key, ptr %end_key.to, align 8
+  %tiles.to = getelementptr i64, ptr %where, i64 7
+  store i64 %tiles, ptr %tiles.to, align 8
   ret void
 }
 
 define internal void @attend_piece(ptr noalias readonly %args, i64 %sequence, i64 %batch_row, i64 %kv_head, i64 %row_block, i64 %piece.first, i64 %piece.end, i64 %piece.step, i64 %slot, i64 %pieces, i64 %first_slot) #0 {
 entry:
+  %batch_row.found = alloca [8 x i64], align 8
   %q = alloca [512 x float], align 64
   %m = alloca [4 x float], align 64
   %l = alloca [4 x float], align 64
@@ -48,72 +209,91 @@ entry:
   %rescale = alloca [4 x float], align 64
   %scores = alloca [256 x float], align 64
   %weights = alloca [256 x float], align 64
-  %kv_lens.field = getelementptr i8, ptr %args, i64 40
-  %kv_lens = load ptr, ptr %kv_lens.field, align 8
-  %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
-  %kv_len.i32 = load i32, ptr %kv_len.at, align 4
-  %kv_len.stored = sext i32 %kv_len.i32 to i64
-  %larger = icmp sgt i64 %kv_len.stored, 0
-  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
-  %kv_len.up = add i64 %kv_len, 63
-  %tile.end = udiv i64 %kv_len.up, 64
-  %k.row.field = getelementptr i8, ptr %args, i64 104
+  call void @find_row(ptr %args, i64 %batch_row, ptr %batch_row.found)
+  %queries = load i64, ptr %batch_row.found, align 8
+  %first_token.at = getelementptr i64, ptr %batch_row.found, i64 1
+  %first_token = load i64, ptr %first_token.at, align 8
+  %batch_index.at = getelementptr i64, ptr %batch_row.found, i64 2
+  %batch_index = load i64, ptr %batch_index.at, align 8
+  %total.at = getelementptr i64, ptr %batch_row.found, i64 3
+  %total = load i64, ptr %total.at, align 8
+  %kv_len.at = getelementptr i64, ptr %batch_row.found, i64 4
+  %kv_len = load i64, ptr %kv_len.at, align 8
+  %first_key.at = getelementptr i64, ptr %batch_row.found, i64 5
+  %first_key = load i64, ptr %first_key.at, align 8
+  %end_key.at = getelementptr i64, ptr %batch_row.found, i64 6
+  %end_key = load i64, ptr %end_key.at, align 8
+  %tiles.at = getelementptr i64, ptr %batch_row.found, i64 7
+  %tiles = load i64, ptr %tiles.at, align 8
+  %query_rows = mul i64 %queries, 4
+  %rows.before = mul i64 %row_block, 4
+  %rows.left = sub i64 %query_rows, %rows.before
+  %smaller = icmp slt i64 %rows.left, 4
+  %valid_rows = select i1 %smaller, i64 %rows.left, i64 4
+  ; a row block without queries has nothing to write: none of its pieces arrives
+  %rows.exist = icmp sgt i64 %valid_rows, 0
+  br i1 %rows.exist, label %attend.then, label %attend.end
+
+attend.then:
+  %k.row.field = getelementptr i8, ptr %args, i64 304
   %k.row = load i64, ptr %k.row.field, align 8
   %k.row.bytes = mul i64 %k.row, 2
-  %k.token.field = getelementptr i8, ptr %args, i64 120
+  %k.token.field = getelementptr i8, ptr %args, i64 320
   %k.token = load i64, ptr %k.token.field, align 8
   %k.token.bytes = mul i64 %k.token, 2
-  %k.head.field = getelementptr i8, ptr %args, i64 112
+  %k.head.field = getelementptr i8, ptr %args, i64 312
   %k.head = load i64, ptr %k.head.field, align 8
   %k.head.bytes = mul i64 %k.head, 2
   %k.head.offset = mul i64 %k.head.bytes, %kv_head
   %k.row.offset = mul i64 %k.row.bytes, %batch_row
   %k.offset = add i64 %k.head.offset, %k.row.offset
-  %k.all.field = getelementptr i8, ptr %args, i64 8
+  %k.all.field = getelementptr i8, ptr %args, i64 16
   %k.all = load ptr, ptr %k.all.field, align 8
   %k.base = getelementptr i8, ptr %k.all, i64 %k.offset
-  %v.row.field = getelementptr i8, ptr %args, i64 128
+  %v.row.field = getelementptr i8, ptr %args, i64 328
   %v.row = load i64, ptr %v.row.field, align 8
   %v.row.bytes = mul i64 %v.row, 2
-  %v.token.field = getelementptr i8, ptr %args, i64 144
+  %v.token.field = getelementptr i8, ptr %args, i64 344
   %v.token = load i64, ptr %v.token.field, align 8
   %v.token.bytes = mul i64 %v.token, 2
-  %v.head.field = getelementptr i8, ptr %args, i64 136
+  %v.head.field = getelementptr i8, ptr %args, i64 336
   %v.head = load i64, ptr %v.head.field, align 8
   %v.head.bytes = mul i64 %v.head, 2
   %v.head.offset = mul i64 %v.head.bytes, %kv_head
   %v.row.offset = mul i64 %v.row.bytes, %batch_row
   %v.offset = add i64 %v.head.offset, %v.row.offset
-  %v.all.field = getelementptr i8, ptr %args, i64 16
+  %v.all.field = getelementptr i8, ptr %args, i64 24
   %v.all = load ptr, ptr %v.all.field, align 8
   %v.base = getelementptr i8, ptr %v.all, i64 %v.offset
   ; q of the row block, converted once; nothing attended to yet
-  %q.all = load ptr, ptr %args, align 8
-  %q.stride_batch.field = getelementptr i8, ptr %args, i64 80
-  %q.stride_batch = load i64, ptr %q.stride_batch.field, align 8
-  %q.batch = mul i64 %batch_row, %q.stride_batch
-  %q.stride_query.field = getelementptr i8, ptr %args, i64 88
-  %q.stride_query = load i64, ptr %q.stride_query.field, align 8
-  %q.stride_head.field = getelementptr i8, ptr %args, i64 96
-  %q.stride_head = load i64, ptr %q.stride_head.field, align 8
   br label %q_row.head
 
 q_row.head:
-  %q_row = phi i64 [ 0, %entry ], [ %q_row.next, %dim.1.done ]
+  %q_row = phi i64 [ 0, %attend.then ], [ %q_row.next, %dim.1.done ]
   %q_row.more = icmp slt i64 %q_row, 4
   br i1 %q_row.more, label %q_row.body, label %q_row.done
 
 q_row.body:
-  %rows.before = mul i64 %row_block, 4
-  %group.row = add i64 %rows.before, %q_row
+  %rows.before.1 = mul i64 %row_block, 4
+  %group.row = add i64 %rows.before.1, %q_row
   %head.first = mul i64 %kv_head, 4
   %q_head = add i64 %head.first, %group.row
-  %q.head = mul i64 %q_head, %q.stride_head
-  %q.offset = add i64 %q.batch, %q.head
-  %q.bytes = mul i64 %q.offset, 2
-  %q.row.all = getelementptr i8, ptr %q.all, i64 %q.bytes
   %q.row.offset = mul i64 %q_row, 128
   %q.row = getelementptr float, ptr %q, i64 %q.row.offset
+  %q.stride_batch.field = getelementptr i8, ptr %args, i64 256
+  %q.stride_batch = load i64, ptr %q.stride_batch.field, align 8
+  %q.batch = mul i64 %batch_index, %q.stride_batch
+  %q.stride_query.field = getelementptr i8, ptr %args, i64 264
+  %q.stride_query = load i64, ptr %q.stride_query.field, align 8
+  %q.query = mul i64 %first_token, %q.stride_query
+  %q.stride_head.field = getelementptr i8, ptr %args, i64 272
+  %q.stride_head = load i64, ptr %q.stride_head.field, align 8
+  %q.head = mul i64 %q_head, %q.stride_head
+  %q.before = add i64 %q.batch, %q.query
+  %q.offset = add i64 %q.before, %q.head
+  %q.all = load ptr, ptr %args, align 8
+  %q.bytes = mul i64 %q.offset, 2
+  %q.from = getelementptr i8, ptr %q.all, i64 %q.bytes
   br label %dim.head
 
 dim.head:
@@ -123,7 +303,7 @@ dim.head:
 
 dim.body:
   %dim.bytes = mul i64 %dim, 2
-  %q.at = getelementptr i8, ptr %q.row.all, i64 %dim.bytes
+  %q.at = getelementptr i8, ptr %q.from, i64 %dim.bytes
   %q.value.raw = load <8 x i16>, ptr %q.at, align 2
   %bits.wide = zext <8 x i16> %q.value.raw to <8 x i32>
   %bits.upper = shl <8 x i32> %bits.wide, splat (i32 16)
@@ -166,11 +346,15 @@ tile.head:
   br i1 %tile.more, label %tile.body, label %tile.done
 
 tile.body:
-  %tile.begin = mul i64 %tile, 64
-  %tile.end.1 = add i64 %tile.begin, 64
-  %smaller = icmp slt i64 %tile.end.1, %kv_len
-  %keys.end = select i1 %smaller, i64 %tile.end.1, i64 %kv_len
-  %keys = sub i64 %keys.end, %tile.begin
+  %tile.first = udiv i64 %first_key, 64
+  %tile.absolute = add i64 %tile.first, %tile
+  %tile.begin = mul i64 %tile.absolute, 64
+  %larger = icmp sgt i64 %tile.begin, %first_key
+  %keys.begin = select i1 %larger, i64 %tile.begin, i64 %first_key
+  %tile.end = add i64 %tile.begin, 64
+  %smaller.1 = icmp slt i64 %tile.end, %end_key
+  %keys.end = select i1 %smaller.1, i64 %tile.end, i64 %end_key
+  %keys = sub i64 %keys.end, %keys.begin
   ; q.k of every row and key, several keys at a time; the last key stands in beyond it
   %key.last = sub i64 %keys, 1
   br label %key.head
@@ -181,27 +365,27 @@ key.head:
   br i1 %key.more, label %key.body, label %key.done
 
 key.body:
-  %smaller.1 = icmp slt i64 %key, %key.last
-  %key.held_0 = select i1 %smaller.1, i64 %key, i64 %key.last
-  %k.row_0.position = add i64 %tile.begin, %key.held_0
+  %smaller.2 = icmp slt i64 %key, %key.last
+  %key.held_0 = select i1 %smaller.2, i64 %key, i64 %key.last
+  %k.row_0.position = add i64 %keys.begin, %key.held_0
   %k.row_0.offset = mul i64 %k.row_0.position, %k.token.bytes
   %k.row_0 = getelementptr i8, ptr %k.base, i64 %k.row_0.offset
   %key_1 = add i64 %key, 1
-  %smaller.2 = icmp slt i64 %key_1, %key.last
-  %key.held_1 = select i1 %smaller.2, i64 %key_1, i64 %key.last
-  %k.row_1.position = add i64 %tile.begin, %key.held_1
+  %smaller.3 = icmp slt i64 %key_1, %key.last
+  %key.held_1 = select i1 %smaller.3, i64 %key_1, i64 %key.last
+  %k.row_1.position = add i64 %keys.begin, %key.held_1
   %k.row_1.offset = mul i64 %k.row_1.position, %k.token.bytes
   %k.row_1 = getelementptr i8, ptr %k.base, i64 %k.row_1.offset
   %key_2 = add i64 %key, 2
-  %smaller.3 = icmp slt i64 %key_2, %key.last
-  %key.held_2 = select i1 %smaller.3, i64 %key_2, i64 %key.last
-  %k.row_2.position = add i64 %tile.begin, %key.held_2
+  %smaller.4 = icmp slt i64 %key_2, %key.last
+  %key.held_2 = select i1 %smaller.4, i64 %key_2, i64 %key.last
+  %k.row_2.position = add i64 %keys.begin, %key.held_2
   %k.row_2.offset = mul i64 %k.row_2.position, %k.token.bytes
   %k.row_2 = getelementptr i8, ptr %k.base, i64 %k.row_2.offset
   %key_3 = add i64 %key, 3
-  %smaller.4 = icmp slt i64 %key_3, %key.last
-  %key.held_3 = select i1 %smaller.4, i64 %key_3, i64 %key.last
-  %k.row_3.position = add i64 %tile.begin, %key.held_3
+  %smaller.5 = icmp slt i64 %key_3, %key.last
+  %key.held_3 = select i1 %smaller.5, i64 %key_3, i64 %key.last
+  %k.row_3.position = add i64 %keys.begin, %key.held_3
   %k.row_3.offset = mul i64 %k.row_3.position, %k.token.bytes
   %k.row_3 = getelementptr i8, ptr %k.base, i64 %k.row_3.offset
   br label %dim.2.head
@@ -364,12 +548,11 @@ row.body:
   %l.at.1 = getelementptr float, ptr %l, i64 %row
   %rescale.at = getelementptr float, ptr %rescale, i64 %row
   %m.before = load float, ptr %m.at.1, align 4
-  %rows.before.1 = mul i64 %row_block, 4
-  %group.row.1 = add i64 %rows.before.1, %row
+  %rows.before.2 = mul i64 %row_block, 4
+  %group.row.1 = add i64 %rows.before.2, %row
   %head.first.1 = mul i64 %kv_head, 4
   %q_head.1 = add i64 %head.first.1, %group.row.1
-  %query.past = sub i64 0, 1
-  %query_pos = add i64 %kv_len, %query.past
+  %query_pos.first = sub i64 %total, %queries
   br label %scored.head
 
 scored.head:
@@ -548,7 +731,7 @@ v_key.head:
   br i1 %v_key.more, label %v_key.body, label %v_key.done
 
 v_key.body:
-  %v.row.position = add i64 %tile.begin, %v_key
+  %v.row.position = add i64 %keys.begin, %v_key
   %v.row.offset.1 = mul i64 %v.row.position, %v.token.bytes
   %v.row.1 = getelementptr i8, ptr %v.base, i64 %v.row.offset.1
   %v.panel = getelementptr i8, ptr %v.row.1, i64 %panel.bytes
@@ -615,7 +798,7 @@ tile.done:
 
 row.1.head:
   %row.1 = phi i64 [ 0, %tile.done ], [ %row.1.next, %write.end ]
-  %row.1.more = icmp slt i64 %row.1, 4
+  %row.1.more = icmp slt i64 %row.1, %valid_rows
   br i1 %row.1.more, label %row.1.body, label %row.1.done
 
 row.1.body:
@@ -648,6 +831,65 @@ dim.3.done:
   br i1 %is_alone, label %write.then, label %write.else
 
 write.then:
+  ; the finished row, to out and lse
+  %rows.before.3 = mul i64 %row_block, 4
+  %group.row.2 = add i64 %rows.before.3, %row.1
+  %head.first.2 = mul i64 %kv_head, 4
+  %q_head.2 = add i64 %head.first.2, %group.row.2
+  %out.stride_batch.field = getelementptr i8, ptr %args, i64 400
+  %out.stride_batch = load i64, ptr %out.stride_batch.field, align 8
+  %out.batch = mul i64 %batch_index, %out.stride_batch
+  %out.stride_query.field = getelementptr i8, ptr %args, i64 408
+  %out.stride_query = load i64, ptr %out.stride_query.field, align 8
+  %out.query = mul i64 %first_token, %out.stride_query
+  %out.stride_head.field = getelementptr i8, ptr %args, i64 416
+  %out.stride_head = load i64, ptr %out.stride_head.field, align 8
+  %out.head = mul i64 %q_head.2, %out.stride_head
+  %out.before = add i64 %out.batch, %out.query
+  %out.offset = add i64 %out.before, %out.head
+  %out.field = getelementptr i8, ptr %args, i64 32
+  %out = load ptr, ptr %out.field, align 8
+  %out.bytes = mul i64 %out.offset, 2
+  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
+  br label %dim.4.head
+
+dim.4.head:
+  %dim.4 = phi i64 [ 0, %write.then ], [ %dim.4.next, %dim.4.body ]
+  %dim.4.more = icmp slt i64 %dim.4, 128
+  br i1 %dim.4.more, label %dim.4.body, label %dim.4.done
+
+dim.4.body:
+  %o.at.1 = getelementptr float, ptr %o, i64 %dim.4
+  %o.value.1 = load <8 x float>, ptr %o.at.1, align 4
+  %dim.bytes.2 = mul i64 %dim.4, 2
+  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes.2
+  %value.bits = bitcast <8 x float> %o.value.1 to <8 x i32>
+  %kept = lshr <8 x i32> %value.bits, splat (i32 16)
+  %last.kept = and <8 x i32> %kept, splat (i32 1)
+  %rounded = add <8 x i32> %value.bits, splat (i32 32767)
+  %rounded.1 = add <8 x i32> %rounded, %last.kept
+  %rounded.bits = lshr <8 x i32> %rounded.1, splat (i32 16)
+  %nan.bits = lshr <8 x i32> %value.bits, splat (i32 16)
+  %nan.quiet = or <8 x i32> %nan.bits, splat (i32 64)
+  %is.nan = fcmp une <8 x float> %o.value.1, %o.value.1
+  %bf16.wide = select <8 x i1> %is.nan, <8 x i32> %nan.quiet, <8 x i32> %rounded.bits
+  %bf16.bits = trunc <8 x i32> %bf16.wide to <8 x i16>
+  store <8 x i16> %bf16.bits, ptr %out.at, align 2
+  %dim.4.next = add i64 %dim.4, 8
+  br label %dim.4.head
+
+dim.4.done:
+  %lse.stride_batch.field = getelementptr i8, ptr %args, i64 424
+  %lse.stride_batch = load i64, ptr %lse.stride_batch.field, align 8
+  %lse.batch = mul i64 %batch_index, %lse.stride_batch
+  %lse.stride_query.field = getelementptr i8, ptr %args, i64 432
+  %lse.stride_query = load i64, ptr %lse.stride_query.field, align 8
+  %lse.query = mul i64 %first_token, %lse.stride_query
+  %lse.stride_head.field = getelementptr i8, ptr %args, i64 440
+  %lse.stride_head = load i64, ptr %lse.stride_head.field, align 8
+  %lse.head = mul i64 %q_head.2, %lse.stride_head
+  %lse.before = add i64 %lse.batch, %lse.query
+  %lse.offset = add i64 %lse.before, %lse.head
   %tiny = fcmp olt float %l.row, 0x3810000000000000
   %lifted = fmul float %l.row, 0x4160000000000000
   %normal = select i1 %tiny, float %lifted, float %l.row
@@ -678,73 +920,18 @@ write.then:
   %is.valid = fcmp oge float %l.row, 0.0
   %log.checked = select i1 %is.valid, float %log.or.minus.inf, float 0x7FF8000000000000
   %log2_sum = fadd float %m.row, %log.checked
-  %rows.before.2 = mul i64 %row_block, 4
-  %group.row.2 = add i64 %rows.before.2, %row.1
-  %head.first.2 = mul i64 %kv_head, 4
-  %q_head.2 = add i64 %head.first.2, %group.row.2
-  ; the finished row, to out and lse
-  %stride_batch.field = getelementptr i8, ptr %args, i64 152
-  %stride_batch = load i64, ptr %stride_batch.field, align 8
-  %out.batch = mul i64 %batch_row, %stride_batch
-  %stride_query.field = getelementptr i8, ptr %args, i64 160
-  %stride_query = load i64, ptr %stride_query.field, align 8
-  %stride_head.field = getelementptr i8, ptr %args, i64 168
-  %stride_head = load i64, ptr %stride_head.field, align 8
-  %out.head = mul i64 %q_head.2, %stride_head
-  %out.offset = add i64 %out.batch, %out.head
-  %out.bytes = mul i64 %out.offset, 2
-  %out.field = getelementptr i8, ptr %args, i64 24
-  %out = load ptr, ptr %out.field, align 8
-  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
-  br label %dim.4.head
-
-dim.4.head:
-  %dim.4 = phi i64 [ 0, %write.then ], [ %dim.4.next, %dim.4.body ]
-  %dim.4.more = icmp slt i64 %dim.4, 128
-  br i1 %dim.4.more, label %dim.4.body, label %dim.4.done
-
-dim.4.body:
-  %o.at.1 = getelementptr float, ptr %o, i64 %dim.4
-  %o.value.1 = load <8 x float>, ptr %o.at.1, align 4
-  %dim.bytes.2 = mul i64 %dim.4, 2
-  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes.2
-  %value.bits = bitcast <8 x float> %o.value.1 to <8 x i32>
-  %kept = lshr <8 x i32> %value.bits, splat (i32 16)
-  %last.kept = and <8 x i32> %kept, splat (i32 1)
-  %rounded = add <8 x i32> %value.bits, splat (i32 32767)
-  %rounded.1 = add <8 x i32> %rounded, %last.kept
-  %rounded.bits = lshr <8 x i32> %rounded.1, splat (i32 16)
-  %nan.bits = lshr <8 x i32> %value.bits, splat (i32 16)
-  %nan.quiet = or <8 x i32> %nan.bits, splat (i32 64)
-  %is.nan = fcmp une <8 x float> %o.value.1, %o.value.1
-  %bf16.wide = select <8 x i1> %is.nan, <8 x i32> %nan.quiet, <8 x i32> %rounded.bits
-  %bf16.bits = trunc <8 x i32> %bf16.wide to <8 x i16>
-  store <8 x i16> %bf16.bits, ptr %out.at, align 2
-  %dim.4.next = add i64 %dim.4, 8
-  br label %dim.4.head
-
-dim.4.done:
-  %stride_batch.field.1 = getelementptr i8, ptr %args, i64 176
-  %stride_batch.1 = load i64, ptr %stride_batch.field.1, align 8
-  %lse.batch = mul i64 %batch_row, %stride_batch.1
-  %stride_query.field.1 = getelementptr i8, ptr %args, i64 184
-  %stride_query.1 = load i64, ptr %stride_query.field.1, align 8
-  %stride_head.field.1 = getelementptr i8, ptr %args, i64 192
-  %stride_head.1 = load i64, ptr %stride_head.field.1, align 8
-  %lse.head = mul i64 %q_head.2, %stride_head.1
-  %lse.offset = add i64 %lse.batch, %lse.head
-  %lse.field = getelementptr i8, ptr %args, i64 32
+  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
+  %lse.field = getelementptr i8, ptr %args, i64 40
   %lse = load ptr, ptr %lse.field, align 8
   %lse.at = getelementptr float, ptr %lse, i64 %lse.offset
-  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
   store float %lse.natural, ptr %lse.at, align 4
   br label %write.end
 
 write.else:
   ; the row's partial, to scratch
-  %partials.field = getelementptr i8, ptr %args, i64 64
+  %partials.field = getelementptr i8, ptr %args, i64 160
   %partials = load ptr, ptr %partials.field, align 8
-  %partial_o_offset.field = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.field = getelementptr i8, ptr %args, i64 512
   %partial_o_offset = load i64, ptr %partial_o_offset.field, align 8
   %slot.rows = mul i64 %slot, 4
   %partial.row = add i64 %slot.rows, %row.1
@@ -779,20 +966,45 @@ write.end:
   br label %row.1.head
 
 row.1.done:
+  br label %attend.end
+
+attend.end:
   ret void
 }
 
 define internal void @join_sequence(ptr noalias readonly %args, i64 %batch_row, i64 %kv_head, i64 %row_block, i64 %pieces, i64 %first_slot) #0 {
 entry:
   %o = alloca [128 x float], align 64
+  %batch_row.found = alloca [8 x i64], align 8
   %largest.kept = alloca [1 x float], align 4
   %total.kept = alloca [1 x float], align 4
   %join.kept = alloca [1 x float], align 4
+  call void @find_row(ptr %args, i64 %batch_row, ptr %batch_row.found)
+  %queries = load i64, ptr %batch_row.found, align 8
+  %first_token.at = getelementptr i64, ptr %batch_row.found, i64 1
+  %first_token = load i64, ptr %first_token.at, align 8
+  %batch_index.at = getelementptr i64, ptr %batch_row.found, i64 2
+  %batch_index = load i64, ptr %batch_index.at, align 8
+  %total.at = getelementptr i64, ptr %batch_row.found, i64 3
+  %total = load i64, ptr %total.at, align 8
+  %kv_len.at = getelementptr i64, ptr %batch_row.found, i64 4
+  %kv_len = load i64, ptr %kv_len.at, align 8
+  %first_key.at = getelementptr i64, ptr %batch_row.found, i64 5
+  %first_key = load i64, ptr %first_key.at, align 8
+  %end_key.at = getelementptr i64, ptr %batch_row.found, i64 6
+  %end_key = load i64, ptr %end_key.at, align 8
+  %tiles.at = getelementptr i64, ptr %batch_row.found, i64 7
+  %tiles = load i64, ptr %tiles.at, align 8
+  %query_rows = mul i64 %queries, 4
+  %rows.before = mul i64 %row_block, 4
+  %rows.left = sub i64 %query_rows, %rows.before
+  %smaller = icmp slt i64 %rows.left, 4
+  %valid_rows = select i1 %smaller, i64 %rows.left, i64 4
   br label %row.head
 
 row.head:
   %row = phi i64 [ 0, %entry ], [ %row.next, %dim.2.done ]
-  %row.more = icmp slt i64 %row, 4
+  %row.more = icmp slt i64 %row, %valid_rows
   br i1 %row.more, label %row.body, label %row.done
 
 row.body:
@@ -807,9 +1019,9 @@ largest.head:
 
 largest.body:
   %slot = add i64 %first_slot, %largest
-  %partials.field = getelementptr i8, ptr %args, i64 64
+  %partials.field = getelementptr i8, ptr %args, i64 160
   %partials = load ptr, ptr %partials.field, align 8
-  %partial_o_offset.field = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.field = getelementptr i8, ptr %args, i64 512
   %partial_o_offset = load i64, ptr %partial_o_offset.field, align 8
   %slot.rows = mul i64 %slot, 4
   %partial.row = add i64 %slot.rows, %row
@@ -836,18 +1048,18 @@ largest.partial.end:
 largest.done:
   %largest.result = load float, ptr %largest.kept, align 4
   store float 0.0, ptr %total.kept, align 4
-  br label %total.head
+  br label %total.1.head
 
-total.head:
-  %total = phi i64 [ 0, %largest.done ], [ %total.next.1, %total.partial.end ]
-  %total.more = icmp slt i64 %total, %pieces
-  br i1 %total.more, label %total.body, label %total.done
+total.1.head:
+  %total.1 = phi i64 [ 0, %largest.done ], [ %total.1.next, %total.partial.end ]
+  %total.1.more = icmp slt i64 %total.1, %pieces
+  br i1 %total.1.more, label %total.1.body, label %total.1.done
 
-total.body:
-  %slot.1 = add i64 %first_slot, %total
-  %partials.field.1 = getelementptr i8, ptr %args, i64 64
+total.1.body:
+  %slot.1 = add i64 %first_slot, %total.1
+  %partials.field.1 = getelementptr i8, ptr %args, i64 160
   %partials.1 = load ptr, ptr %partials.field.1, align 8
-  %partial_o_offset.field.1 = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.field.1 = getelementptr i8, ptr %args, i64 512
   %partial_o_offset.1 = load i64, ptr %partial_o_offset.field.1, align 8
   %slot.rows.1 = mul i64 %slot.1, 4
   %partial.row.1 = add i64 %slot.rows.1, %row
@@ -889,10 +1101,10 @@ total.partial.then:
   br label %total.partial.end
 
 total.partial.end:
-  %total.next.1 = add i64 %total, 1
-  br label %total.head
+  %total.1.next = add i64 %total.1, 1
+  br label %total.1.head
 
-total.done:
+total.1.done:
   %total.result = load float, ptr %total.kept, align 4
   ; o = sum of (weight / total) * o of each partial
   %row.is_empty = fcmp oeq float %largest.result, 0xFFF0000000000000
@@ -900,7 +1112,7 @@ total.done:
   br label %dim.head
 
 dim.head:
-  %dim = phi i64 [ 0, %total.done ], [ %dim.next, %dim.body ]
+  %dim = phi i64 [ 0, %total.1.done ], [ %dim.next, %dim.body ]
   %dim.more = icmp slt i64 %dim, 128
   br i1 %dim.more, label %dim.body, label %dim.done
 
@@ -923,9 +1135,9 @@ join.head:
 
 join.body:
   %slot.2 = add i64 %first_slot, %join
-  %partials.field.2 = getelementptr i8, ptr %args, i64 64
+  %partials.field.2 = getelementptr i8, ptr %args, i64 160
   %partials.2 = load ptr, ptr %partials.field.2, align 8
-  %partial_o_offset.field.2 = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.field.2 = getelementptr i8, ptr %args, i64 512
   %partial_o_offset.2 = load i64, ptr %partial_o_offset.field.2, align 8
   %slot.rows.2 = mul i64 %slot.2, 4
   %partial.row.2 = add i64 %slot.rows.2, %row
@@ -992,6 +1204,65 @@ join.partial.end:
 
 join.done:
   %join.result = load float, ptr %join.kept, align 4
+  ; the finished row, to out and lse
+  %rows.before.1 = mul i64 %row_block, 4
+  %group.row = add i64 %rows.before.1, %row
+  %head.first = mul i64 %kv_head, 4
+  %q_head = add i64 %head.first, %group.row
+  %out.stride_batch.field = getelementptr i8, ptr %args, i64 400
+  %out.stride_batch = load i64, ptr %out.stride_batch.field, align 8
+  %out.batch = mul i64 %batch_index, %out.stride_batch
+  %out.stride_query.field = getelementptr i8, ptr %args, i64 408
+  %out.stride_query = load i64, ptr %out.stride_query.field, align 8
+  %out.query = mul i64 %first_token, %out.stride_query
+  %out.stride_head.field = getelementptr i8, ptr %args, i64 416
+  %out.stride_head = load i64, ptr %out.stride_head.field, align 8
+  %out.head = mul i64 %q_head, %out.stride_head
+  %out.before = add i64 %out.batch, %out.query
+  %out.offset = add i64 %out.before, %out.head
+  %out.field = getelementptr i8, ptr %args, i64 32
+  %out = load ptr, ptr %out.field, align 8
+  %out.bytes = mul i64 %out.offset, 2
+  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
+  br label %dim.2.head
+
+dim.2.head:
+  %dim.2 = phi i64 [ 0, %join.done ], [ %dim.2.next, %dim.2.body ]
+  %dim.2.more = icmp slt i64 %dim.2, 128
+  br i1 %dim.2.more, label %dim.2.body, label %dim.2.done
+
+dim.2.body:
+  %o.at.1 = getelementptr float, ptr %o, i64 %dim.2
+  %o.value = load <8 x float>, ptr %o.at.1, align 4
+  %dim.bytes = mul i64 %dim.2, 2
+  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes
+  %value.bits = bitcast <8 x float> %o.value to <8 x i32>
+  %kept = lshr <8 x i32> %value.bits, splat (i32 16)
+  %last.kept = and <8 x i32> %kept, splat (i32 1)
+  %rounded = add <8 x i32> %value.bits, splat (i32 32767)
+  %rounded.1 = add <8 x i32> %rounded, %last.kept
+  %rounded.bits = lshr <8 x i32> %rounded.1, splat (i32 16)
+  %nan.bits = lshr <8 x i32> %value.bits, splat (i32 16)
+  %nan.quiet = or <8 x i32> %nan.bits, splat (i32 64)
+  %is.nan = fcmp une <8 x float> %o.value, %o.value
+  %bf16.wide = select <8 x i1> %is.nan, <8 x i32> %nan.quiet, <8 x i32> %rounded.bits
+  %bf16.bits = trunc <8 x i32> %bf16.wide to <8 x i16>
+  store <8 x i16> %bf16.bits, ptr %out.at, align 2
+  %dim.2.next = add i64 %dim.2, 8
+  br label %dim.2.head
+
+dim.2.done:
+  %lse.stride_batch.field = getelementptr i8, ptr %args, i64 424
+  %lse.stride_batch = load i64, ptr %lse.stride_batch.field, align 8
+  %lse.batch = mul i64 %batch_index, %lse.stride_batch
+  %lse.stride_query.field = getelementptr i8, ptr %args, i64 432
+  %lse.stride_query = load i64, ptr %lse.stride_query.field, align 8
+  %lse.query = mul i64 %first_token, %lse.stride_query
+  %lse.stride_head.field = getelementptr i8, ptr %args, i64 440
+  %lse.stride_head = load i64, ptr %lse.stride_head.field, align 8
+  %lse.head = mul i64 %q_head, %lse.stride_head
+  %lse.before = add i64 %lse.batch, %lse.query
+  %lse.offset = add i64 %lse.before, %lse.head
   %tiny = fcmp olt float %total.result, 0x3810000000000000
   %lifted = fmul float %total.result, 0x4160000000000000
   %normal = select i1 %tiny, float %lifted, float %total.result
@@ -1022,65 +1293,10 @@ join.done:
   %is.valid = fcmp oge float %total.result, 0.0
   %log.checked = select i1 %is.valid, float %log.or.minus.inf, float 0x7FF8000000000000
   %log2_sum = fadd float %largest.result, %log.checked
-  %rows.before = mul i64 %row_block, 4
-  %group.row = add i64 %rows.before, %row
-  %head.first = mul i64 %kv_head, 4
-  %q_head = add i64 %head.first, %group.row
-  ; the finished row, to out and lse
-  %stride_batch.field = getelementptr i8, ptr %args, i64 152
-  %stride_batch = load i64, ptr %stride_batch.field, align 8
-  %out.batch = mul i64 %batch_row, %stride_batch
-  %stride_query.field = getelementptr i8, ptr %args, i64 160
-  %stride_query = load i64, ptr %stride_query.field, align 8
-  %stride_head.field = getelementptr i8, ptr %args, i64 168
-  %stride_head = load i64, ptr %stride_head.field, align 8
-  %out.head = mul i64 %q_head, %stride_head
-  %out.offset = add i64 %out.batch, %out.head
-  %out.bytes = mul i64 %out.offset, 2
-  %out.field = getelementptr i8, ptr %args, i64 24
-  %out = load ptr, ptr %out.field, align 8
-  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
-  br label %dim.2.head
-
-dim.2.head:
-  %dim.2 = phi i64 [ 0, %join.done ], [ %dim.2.next, %dim.2.body ]
-  %dim.2.more = icmp slt i64 %dim.2, 128
-  br i1 %dim.2.more, label %dim.2.body, label %dim.2.done
-
-dim.2.body:
-  %o.at.1 = getelementptr float, ptr %o, i64 %dim.2
-  %o.value = load <8 x float>, ptr %o.at.1, align 4
-  %dim.bytes = mul i64 %dim.2, 2
-  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes
-  %value.bits = bitcast <8 x float> %o.value to <8 x i32>
-  %kept = lshr <8 x i32> %value.bits, splat (i32 16)
-  %last.kept = and <8 x i32> %kept, splat (i32 1)
-  %rounded = add <8 x i32> %value.bits, splat (i32 32767)
-  %rounded.1 = add <8 x i32> %rounded, %last.kept
-  %rounded.bits = lshr <8 x i32> %rounded.1, splat (i32 16)
-  %nan.bits = lshr <8 x i32> %value.bits, splat (i32 16)
-  %nan.quiet = or <8 x i32> %nan.bits, splat (i32 64)
-  %is.nan = fcmp une <8 x float> %o.value, %o.value
-  %bf16.wide = select <8 x i1> %is.nan, <8 x i32> %nan.quiet, <8 x i32> %rounded.bits
-  %bf16.bits = trunc <8 x i32> %bf16.wide to <8 x i16>
-  store <8 x i16> %bf16.bits, ptr %out.at, align 2
-  %dim.2.next = add i64 %dim.2, 8
-  br label %dim.2.head
-
-dim.2.done:
-  %stride_batch.field.1 = getelementptr i8, ptr %args, i64 176
-  %stride_batch.1 = load i64, ptr %stride_batch.field.1, align 8
-  %lse.batch = mul i64 %batch_row, %stride_batch.1
-  %stride_query.field.1 = getelementptr i8, ptr %args, i64 184
-  %stride_query.1 = load i64, ptr %stride_query.field.1, align 8
-  %stride_head.field.1 = getelementptr i8, ptr %args, i64 192
-  %stride_head.1 = load i64, ptr %stride_head.field.1, align 8
-  %lse.head = mul i64 %q_head, %stride_head.1
-  %lse.offset = add i64 %lse.batch, %lse.head
-  %lse.field = getelementptr i8, ptr %args, i64 32
+  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
+  %lse.field = getelementptr i8, ptr %args, i64 40
   %lse = load ptr, ptr %lse.field, align 8
   %lse.at = getelementptr float, ptr %lse, i64 %lse.offset
-  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
   store float %lse.natural, ptr %lse.at, align 4
   %row.next = add i64 %row, 1
   br label %row.head
@@ -1089,24 +1305,117 @@ row.done:
   ret void
 }
 
+define internal void @clear_tokens(ptr noalias readonly %args, i64 %block, i64 %blocks) #0 {
+entry:
+  %q_offset.field = getelementptr i8, ptr %args, i64 72
+  %q_offset = load ptr, ptr %q_offset.field, align 8
+  %batch.i32.field = getelementptr i8, ptr %args, i64 560
+  %batch.i32 = load i32, ptr %batch.i32.field, align 4
+  %batch = sext i32 %batch.i32 to i64
+  %offsets = add i64 %batch, 1
+  br label %entry.1.head
+
+entry.1.head:
+  %entry.1 = phi i64 [ 0, %entry ], [ %entry.1.next, %entry.1.body ]
+  %last = phi i64 [ 0, %entry ], [ %last.next, %entry.1.body ]
+  %entry.1.more = icmp slt i64 %entry.1, %offsets
+  br i1 %entry.1.more, label %entry.1.body, label %entry.1.done
+
+entry.1.body:
+  %offset.at = getelementptr i32, ptr %q_offset, i64 %entry.1
+  %offset.i32 = load i32, ptr %offset.at, align 4
+  %offset = sext i32 %offset.i32 to i64
+  %offset.is_known = icmp sge i64 %offset, 0
+  %last.next = select i1 %offset.is_known, i64 %offset, i64 %last
+  %entry.1.next = add i64 %entry.1, 1
+  br label %entry.1.head
+
+entry.1.done:
+  %query_rows.field = getelementptr i8, ptr %args, i64 536
+  %query_rows = load i64, ptr %query_rows.field, align 8
+  %tokens.beyond = sub i64 %query_rows, %last
+  %rows.beyond = mul i64 %tokens.beyond, 32
+  %out.field = getelementptr i8, ptr %args, i64 32
+  %out = load ptr, ptr %out.field, align 8
+  br label %beyond.head
+
+beyond.head:
+  %beyond = phi i64 [ %block, %entry.1.done ], [ %beyond.next, %dim.done ]
+  %beyond.more = icmp slt i64 %beyond, %rows.beyond
+  br i1 %beyond.more, label %beyond.body, label %beyond.done
+
+beyond.body:
+  %token.past = udiv i64 %beyond, 32
+  %token = add i64 %last, %token.past
+  %head = urem i64 %beyond, 32
+  %out.stride_query.field = getelementptr i8, ptr %args, i64 408
+  %out.stride_query = load i64, ptr %out.stride_query.field, align 8
+  %out.stride_head.field = getelementptr i8, ptr %args, i64 416
+  %out.stride_head = load i64, ptr %out.stride_head.field, align 8
+  %out.head = mul i64 %head, %out.stride_head
+  %out.token = mul i64 %token, %out.stride_query
+  %out.offset = add i64 %out.token, %out.head
+  %out.bytes = mul i64 %out.offset, 2
+  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
+  br label %dim.head
+
+dim.head:
+  %dim = phi i64 [ 0, %beyond.body ], [ %dim.next, %dim.body ]
+  %dim.more = icmp slt i64 %dim, 128
+  br i1 %dim.more, label %dim.body, label %dim.done
+
+dim.body:
+  %dim.bytes = mul i64 %dim, 2
+  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes
+  store <8 x i16> splat (i16 0), ptr %out.at, align 2
+  %dim.next = add i64 %dim, 8
+  br label %dim.head
+
+dim.done:
+  %lse.stride_query.field = getelementptr i8, ptr %args, i64 432
+  %lse.stride_query = load i64, ptr %lse.stride_query.field, align 8
+  %lse.stride_head.field = getelementptr i8, ptr %args, i64 440
+  %lse.stride_head = load i64, ptr %lse.stride_head.field, align 8
+  %lse.head = mul i64 %head, %lse.stride_head
+  %lse.token = mul i64 %token, %lse.stride_query
+  %lse.offset = add i64 %lse.token, %lse.head
+  %lse.field = getelementptr i8, ptr %args, i64 40
+  %lse = load ptr, ptr %lse.field, align 8
+  %lse.at = getelementptr float, ptr %lse, i64 %lse.offset
+  store float 0xFFF0000000000000, ptr %lse.at, align 4
+  %beyond.next = add i64 %beyond, %blocks
+  br label %beyond.head
+
+beyond.done:
+  ret void
+}
+
 define void @splitkv_reduce(ptr noalias readonly %args, i64 %block) #0 {
 entry:
+  %batch_row.found = alloca [8 x i64], align 8
   %batch_row = udiv i64 %block, 8
   %sequence.in_row = urem i64 %block, 8
-  %kv_lens.field = getelementptr i8, ptr %args, i64 40
-  %kv_lens = load ptr, ptr %kv_lens.field, align 8
-  %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
-  %kv_len.i32 = load i32, ptr %kv_len.at, align 4
-  %kv_len.stored = sext i32 %kv_len.i32 to i64
-  %larger = icmp sgt i64 %kv_len.stored, 0
-  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
-  %kv_len.up = add i64 %kv_len, 63
-  %tile.end = udiv i64 %kv_len.up, 64
-  %splits.i32.field = getelementptr i8, ptr %args, i64 220
+  call void @find_row(ptr %args, i64 %batch_row, ptr %batch_row.found)
+  %queries = load i64, ptr %batch_row.found, align 8
+  %first_token.at = getelementptr i64, ptr %batch_row.found, i64 1
+  %first_token = load i64, ptr %first_token.at, align 8
+  %batch_index.at = getelementptr i64, ptr %batch_row.found, i64 2
+  %batch_index = load i64, ptr %batch_index.at, align 8
+  %total.at = getelementptr i64, ptr %batch_row.found, i64 3
+  %total = load i64, ptr %total.at, align 8
+  %kv_len.at = getelementptr i64, ptr %batch_row.found, i64 4
+  %kv_len = load i64, ptr %kv_len.at, align 8
+  %first_key.at = getelementptr i64, ptr %batch_row.found, i64 5
+  %first_key = load i64, ptr %first_key.at, align 8
+  %end_key.at = getelementptr i64, ptr %batch_row.found, i64 6
+  %end_key = load i64, ptr %end_key.at, align 8
+  %tiles.at = getelementptr i64, ptr %batch_row.found, i64 7
+  %tiles = load i64, ptr %tiles.at, align 8
+  %splits.i32.field = getelementptr i8, ptr %args, i64 564
   %splits.i32 = load i32, ptr %splits.i32.field, align 4
   %splits = sext i32 %splits.i32 to i64
-  %larger.1 = icmp sgt i64 %tile.end, 1
-  %units = select i1 %larger.1, i64 %tile.end, i64 1
+  %larger = icmp sgt i64 %tiles, 1
+  %units = select i1 %larger, i64 %tiles, i64 1
   %smaller = icmp slt i64 %splits, %units
   %active = select i1 %smaller, i64 %splits, i64 %units
   %first_slot = mul i64 %block, %splits

@@ -10,10 +10,21 @@ constexpr Config config = {
   .kv_heads = 8,
   .group_size = 4,
   .query_len = 1,
+  .ragged = false,
   .dim_qk = 128,
   .dim_v = 128,
+  .dim_rope = 0,
+  .v_in_k = false,
   .page_size = 0,
+  .separate_tables = false,
+  .strided_positions = false,
+  .k_scale = KvScale::none,
+  .v_scale = KvScale::none,
+  .sink = false,
   .lse = LseOutput::natural,
+  .out_partial = false,
+  .out_form = Merge::lse,
+  .checked = false,
   .merge = Merge::mlo,
   .tile_kv = 64,
   .rows = 4,
@@ -32,31 +43,36 @@ constexpr Config config = {
 struct Score {
   // The score of q.k in log2 units.
   template <class Real>
-  __device__ static Real log2_score(Real dot, const Coordinates&) {
+  __device__ static Real log2_score(Real dot, const Coordinates&, const LaunchArgs&) {
     const Real t0 = dot * Real(0.12751743082459868);
     return t0;
   }
 
-  // Whether a key of the interval [first_visible_key, kv_len) takes part.
-  __device__ static bool visible(const Coordinates&) {
+  // Whether a key of the row's interval takes part.
+  __device__ static bool visible(const Coordinates&, const LaunchArgs&) {
     return true;
   }
 
-  // Keys before this one are never loaded.
-  __device__ static i32 first_visible_key(i32) {
+  // Keys outside [first_key, end_key) are never loaded: the first as the row's first query
+  // sees it, the end as its last one does.
+  __device__ static i32 first_key(i32, i32) {
     return 0;
+  }
+  __device__ static i32 end_key(i32 query_pos, i32) {
+    const i32 t0 = query_pos + 1;
+    return t0;
   }
 };
 
 // What the host launches with.
-static_assert(sizeof(LaunchArgs) == 232);
+static_assert(sizeof(LaunchArgs) == 584);
 static_assert(32 * config.warps == 128);
-static_assert(BlockRows<config>::bytes == 8336);
+static_assert(SimtMemory<config>::bytes == 8336);
 
 }  // namespace splitkv
 
 extern "C" __global__ void __launch_bounds__(128)
     splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
   extern __shared__ float4 shared[];
-  splitkv::split<splitkv::config, splitkv::Score>(args, &shared[0].x);
+  splitkv::split_simt<splitkv::config, splitkv::Score>(args, &shared[0].x);
 }

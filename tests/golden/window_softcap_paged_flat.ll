@@ -2,11 +2,13 @@
 
 define void @splitkv_split(ptr noalias readonly %args, i64 %block) #0 {
 entry:
-  %batch.rows.i32.field = getelementptr i8, ptr %args, i64 216
+  %batch_row.found = alloca [8 x i64], align 8
+  %batch_row.found.1 = alloca [8 x i64], align 8
+  %batch.rows.i32.field = getelementptr i8, ptr %args, i64 560
   %batch.rows.i32 = load i32, ptr %batch.rows.i32.field, align 4
   %batch.rows = sext i32 %batch.rows.i32 to i64
   ; the line of all units, and where the batch row begins in it
-  %batch.i32.field = getelementptr i8, ptr %args, i64 216
+  %batch.i32.field = getelementptr i8, ptr %args, i64 560
   %batch.i32 = load i32, ptr %batch.i32.field, align 4
   %batch = sext i32 %batch.i32 to i64
   br label %row.head
@@ -19,22 +21,24 @@ row.head:
   br i1 %row.more, label %row.body, label %row.done
 
 row.body:
-  %kv_lens.field = getelementptr i8, ptr %args, i64 40
-  %kv_lens = load ptr, ptr %kv_lens.field, align 8
-  %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %row
-  %kv_len.i32 = load i32, ptr %kv_len.at, align 4
-  %kv_len.stored = sext i32 %kv_len.i32 to i64
-  %larger = icmp sgt i64 %kv_len.stored, 0
-  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
-  %difference = sub i64 %kv_len, 100
-  %larger.1 = icmp sgt i64 %difference, 0
-  %larger.one = select i1 %larger.1, i64 %difference, i64 0
-  %kv_len.up = add i64 %kv_len, 31
-  %tile.end = udiv i64 %kv_len.up, 32
-  %tile.first = udiv i64 %larger.one, 32
-  %tiles = sub i64 %tile.end, %tile.first
-  %larger.2 = icmp sgt i64 %tiles, 1
-  %units = select i1 %larger.2, i64 %tiles, i64 1
+  call void @find_row(ptr %args, i64 %row, ptr %batch_row.found)
+  %queries = load i64, ptr %batch_row.found, align 8
+  %first_token.at = getelementptr i64, ptr %batch_row.found, i64 1
+  %first_token = load i64, ptr %first_token.at, align 8
+  %batch_index.at = getelementptr i64, ptr %batch_row.found, i64 2
+  %batch_index = load i64, ptr %batch_index.at, align 8
+  %total.at = getelementptr i64, ptr %batch_row.found, i64 3
+  %total = load i64, ptr %total.at, align 8
+  %kv_len.at = getelementptr i64, ptr %batch_row.found, i64 4
+  %kv_len = load i64, ptr %kv_len.at, align 8
+  %first_key.at = getelementptr i64, ptr %batch_row.found, i64 5
+  %first_key = load i64, ptr %first_key.at, align 8
+  %end_key.at = getelementptr i64, ptr %batch_row.found, i64 6
+  %end_key = load i64, ptr %end_key.at, align 8
+  %tiles.at = getelementptr i64, ptr %batch_row.found, i64 7
+  %tiles = load i64, ptr %tiles.at, align 8
+  %larger = icmp sgt i64 %tiles, 1
+  %units = select i1 %larger, i64 %tiles, i64 1
   %row_start.past = add i64 %row_start, %units
   %row.is_before = icmp slt i64 %row, 0
   %total_units.next = add i64 %total_units, %units
@@ -43,7 +47,7 @@ row.body:
   br label %row.head
 
 row.done:
-  %blocks.i32.field = getelementptr i8, ptr %args, i64 224
+  %blocks.i32.field = getelementptr i8, ptr %args, i64 568
   %blocks.i32 = load i32, ptr %blocks.i32.field, align 4
   %blocks = sext i32 %blocks.i32 to i64
   %smaller = icmp slt i64 %blocks, %total_units
@@ -67,25 +71,27 @@ batch_row.head:
   br i1 %batch_row.more, label %batch_row.body, label %batch_row.done
 
 batch_row.body:
-  %kv_lens.field.1 = getelementptr i8, ptr %args, i64 40
-  %kv_lens.1 = load ptr, ptr %kv_lens.field.1, align 8
-  %kv_len.at.1 = getelementptr i32, ptr %kv_lens.1, i64 %batch_row
-  %kv_len.i32.1 = load i32, ptr %kv_len.at.1, align 4
-  %kv_len.stored.1 = sext i32 %kv_len.i32.1 to i64
-  %larger.3 = icmp sgt i64 %kv_len.stored.1, 0
-  %kv_len.1 = select i1 %larger.3, i64 %kv_len.stored.1, i64 0
-  %difference.1 = sub i64 %kv_len.1, 100
-  %larger.4 = icmp sgt i64 %difference.1, 0
-  %larger.one.1 = select i1 %larger.4, i64 %difference.1, i64 0
-  %kv_len.up.1 = add i64 %kv_len.1, 31
-  %tile.end.1 = udiv i64 %kv_len.up.1, 32
-  %tile.first.1 = udiv i64 %larger.one.1, 32
-  %tiles.1 = sub i64 %tile.end.1, %tile.first.1
-  %larger.5 = icmp sgt i64 %tiles.1, 1
-  %units.1 = select i1 %larger.5, i64 %tiles.1, i64 1
+  call void @find_row(ptr %args, i64 %batch_row, ptr %batch_row.found.1)
+  %queries.1 = load i64, ptr %batch_row.found.1, align 8
+  %first_token.at.1 = getelementptr i64, ptr %batch_row.found.1, i64 1
+  %first_token.1 = load i64, ptr %first_token.at.1, align 8
+  %batch_index.at.1 = getelementptr i64, ptr %batch_row.found.1, i64 2
+  %batch_index.1 = load i64, ptr %batch_index.at.1, align 8
+  %total.at.1 = getelementptr i64, ptr %batch_row.found.1, i64 3
+  %total.1 = load i64, ptr %total.at.1, align 8
+  %kv_len.at.1 = getelementptr i64, ptr %batch_row.found.1, i64 4
+  %kv_len.1 = load i64, ptr %kv_len.at.1, align 8
+  %first_key.at.1 = getelementptr i64, ptr %batch_row.found.1, i64 5
+  %first_key.1 = load i64, ptr %first_key.at.1, align 8
+  %end_key.at.1 = getelementptr i64, ptr %batch_row.found.1, i64 6
+  %end_key.1 = load i64, ptr %end_key.at.1, align 8
+  %tiles.at.1 = getelementptr i64, ptr %batch_row.found.1, i64 7
+  %tiles.1 = load i64, ptr %tiles.at.1, align 8
+  %larger.1 = icmp sgt i64 %tiles.1, 1
+  %units.1 = select i1 %larger.1, i64 %tiles.1, i64 1
   %row.end = add i64 %row.start, %units.1
-  %larger.6 = icmp sgt i64 %block.first_unit, %row.start
-  %meet.begin = select i1 %larger.6, i64 %block.first_unit, i64 %row.start
+  %larger.2 = icmp sgt i64 %block.first_unit, %row.start
+  %meet.begin = select i1 %larger.2, i64 %block.first_unit, i64 %row.start
   %smaller.3 = icmp slt i64 %block.first_unit.1, %row.end
   %meet.end = select i1 %smaller.3, i64 %block.first_unit.1, i64 %row.end
   %meets = icmp slt i64 %meet.begin, %meet.end
@@ -110,8 +116,8 @@ in_row.body:
   %units.before = mul i64 %in_row, %units.1
   %first_unit = add i64 %row.start, %units.before
   %tile.low = sub i64 %meet.begin, %first_unit
-  %larger.7 = icmp sgt i64 %tile.low, 0
-  %piece.first = select i1 %larger.7, i64 %tile.low, i64 0
+  %larger.3 = icmp sgt i64 %tile.low, 0
+  %piece.first = select i1 %larger.3, i64 %tile.low, i64 0
   %tile.high = sub i64 %meet.end, %first_unit
   %smaller.4 = icmp slt i64 %tile.high, %tiles.1
   %piece.end = select i1 %smaller.4, i64 %tile.high, i64 %tiles.1
@@ -143,11 +149,162 @@ row.meets.end:
   br label %batch_row.head
 
 batch_row.done:
+  %q_offset.field = getelementptr i8, ptr %args, i64 72
+  %q_offset = load ptr, ptr %q_offset.field, align 8
+  %queries.alike = icmp eq ptr %q_offset, null
+  br i1 %queries.alike, label %all_written.then, label %all_written.else
+
+all_written.then:
+  br label %all_written.end
+
+all_written.else:
+  %grid.i32.field = getelementptr i8, ptr %args, i64 568
+  %grid.i32 = load i32, ptr %grid.i32.field, align 4
+  %grid = sext i32 %grid.i32 to i64
+  call void @clear_tokens(ptr %args, i64 %block, i64 %grid)
+  br label %all_written.end
+
+all_written.end:
+  ret void
+}
+
+define internal void @find_row(ptr noalias readonly %args, i64 %number, ptr noalias %where) #0 {
+entry:
+  %kv_lens.field = getelementptr i8, ptr %args, i64 56
+  %kv_lens = load ptr, ptr %kv_lens.field, align 8
+  %kv_len.is_one = icmp eq ptr %kv_lens, null
+  br i1 %kv_len.is_one, label %kv_len.stored.choice.then, label %kv_len.stored.choice.else
+
+kv_len.stored.choice.then:
+  %kv_len.host.i32.field = getelementptr i8, ptr %args, i64 576
+  %kv_len.host.i32 = load i32, ptr %kv_len.host.i32.field, align 4
+  %kv_len.host = sext i32 %kv_len.host.i32 to i64
+  br label %kv_len.stored.choice.end
+
+kv_len.stored.choice.else:
+  %kv_len.bytes.i32.field = getelementptr i8, ptr %args, i64 572
+  %kv_len.bytes.i32 = load i32, ptr %kv_len.bytes.i32.field, align 4
+  %kv_len.bytes = sext i32 %kv_len.bytes.i32 to i64
+  %kv_len.is_wide = icmp eq i64 %kv_len.bytes, 8
+  br i1 %kv_len.is_wide, label %kv_len.element.choice.then, label %kv_len.element.choice.else
+
+kv_len.element.choice.then:
+  %kv_len.i64.at = getelementptr i64, ptr %kv_lens, i64 %number
+  %kv_len.i64 = load i64, ptr %kv_len.i64.at, align 8
+  br label %kv_len.element.choice.end
+
+kv_len.element.choice.else:
+  %kv_len.narrow.at = getelementptr i32, ptr %kv_lens, i64 %number
+  %kv_len.narrow.i32 = load i32, ptr %kv_len.narrow.at, align 4
+  %kv_len.narrow = sext i32 %kv_len.narrow.i32 to i64
+  br label %kv_len.element.choice.end
+
+kv_len.element.choice.end:
+  %kv_len.element = phi i64 [ %kv_len.i64, %kv_len.element.choice.then ], [ %kv_len.narrow, %kv_len.element.choice.else ]
+  br label %kv_len.stored.choice.end
+
+kv_len.stored.choice.end:
+  %kv_len.stored = phi i64 [ %kv_len.host, %kv_len.stored.choice.then ], [ %kv_len.element, %kv_len.element.choice.end ]
+  %larger = icmp sgt i64 %kv_len.stored, 0
+  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
+  %q_offset.field = getelementptr i8, ptr %args, i64 72
+  %q_offset = load ptr, ptr %q_offset.field, align 8
+  %queries.alike = icmp eq ptr %q_offset, null
+  br i1 %queries.alike, label %first_token.choice.then, label %first_token.choice.else
+
+first_token.choice.then:
+  br label %first_token.choice.end
+
+first_token.choice.else:
+  %q_offset.begin.at = getelementptr i32, ptr %q_offset, i64 %number
+  %q_offset.begin.i32 = load i32, ptr %q_offset.begin.at, align 4
+  %q_offset.begin = sext i32 %q_offset.begin.i32 to i64
+  br label %first_token.choice.end
+
+first_token.choice.end:
+  %first_token = phi i64 [ 0, %first_token.choice.then ], [ %q_offset.begin, %first_token.choice.else ]
+  br i1 %queries.alike, label %queries.stored.choice.then, label %queries.stored.choice.else
+
+queries.stored.choice.then:
+  br label %queries.stored.choice.end
+
+queries.stored.choice.else:
+  %row.next = add i64 %number, 1
+  %q_offset.end.at = getelementptr i32, ptr %q_offset, i64 %row.next
+  %q_offset.end.i32 = load i32, ptr %q_offset.end.at, align 4
+  %q_offset.end = sext i32 %q_offset.end.i32 to i64
+  %q_offset.is_known = icmp sge i64 %first_token, 0
+  %q_offset.rises = icmp sgt i64 %q_offset.end, %first_token
+  %queries.between = sub i64 %q_offset.end, %first_token
+  %queries.any = and i1 %q_offset.is_known, %q_offset.rises
+  %queries.ragged = select i1 %queries.any, i64 %queries.between, i64 0
+  br label %queries.stored.choice.end
+
+queries.stored.choice.end:
+  %queries.stored = phi i64 [ 1, %queries.stored.choice.then ], [ %queries.ragged, %queries.stored.choice.else ]
+  %smaller = icmp slt i64 %queries.stored, 1
+  %queries = select i1 %smaller, i64 %queries.stored, i64 1
+  %batch_index = select i1 %queries.alike, i64 %number, i64 0
+  ; the keys that any of the row's queries sees
+  %query.first = sub i64 %kv_len, %queries
+  %query.last = sub i64 %kv_len, 1
+  %difference = sub i64 %query.first, 99
+  %larger.1 = icmp sgt i64 0, %difference
+  %larger.one = select i1 %larger.1, i64 0, i64 %difference
+  %larger.2 = icmp sgt i64 %larger.one, 0
+  %first_key.seen = select i1 %larger.2, i64 %larger.one, i64 0
+  %kv_begins.field = getelementptr i8, ptr %args, i64 64
+  %kv_begins = load ptr, ptr %kv_begins.field, align 8
+  %kv_begin.none = icmp eq ptr %kv_begins, null
+  br i1 %kv_begin.none, label %kv_begin.choice.then, label %kv_begin.choice.else
+
+kv_begin.choice.then:
+  br label %kv_begin.choice.end
+
+kv_begin.choice.else:
+  %kv_begin.stored.at = getelementptr i32, ptr %kv_begins, i64 %number
+  %kv_begin.stored.i32 = load i32, ptr %kv_begin.stored.at, align 4
+  %kv_begin.stored = sext i32 %kv_begin.stored.i32 to i64
+  br label %kv_begin.choice.end
+
+kv_begin.choice.end:
+  %kv_begin = phi i64 [ 0, %kv_begin.choice.then ], [ %kv_begin.stored, %kv_begin.choice.else ]
+  %larger.3 = icmp sgt i64 %first_key.seen, %kv_begin
+  %first_key = select i1 %larger.3, i64 %first_key.seen, i64 %kv_begin
+  %sum = add i64 %query.last, 1
+  %larger.4 = icmp sgt i64 %sum, 0
+  %end_key.seen = select i1 %larger.4, i64 %sum, i64 0
+  %queries.exist = icmp sgt i64 %queries, 0
+  %smaller.1 = icmp slt i64 %end_key.seen, %kv_len
+  %end_key.stored = select i1 %smaller.1, i64 %end_key.seen, i64 %kv_len
+  %end_key = select i1 %queries.exist, i64 %end_key.stored, i64 0
+  %end_key.up = add i64 %end_key, 31
+  %tile.end = udiv i64 %end_key.up, 32
+  %keys.any = icmp sgt i64 %end_key, %first_key
+  %tile.first = udiv i64 %first_key, 32
+  %tiles.between = sub i64 %tile.end, %tile.first
+  %tiles = select i1 %keys.any, i64 %tiles.between, i64 0
+  store i64 %queries, ptr %where, align 8
+  %first_token.to = getelementptr i64, ptr %where, i64 1
+  store i64 %first_token, ptr %first_token.to, align 8
+  %batch_index.to = getelementptr i64, ptr %where, i64 2
+  store i64 %batch_index, ptr %batch_index.to, align 8
+  %total.to = getelementptr i64, ptr %where, i64 3
+  store i64 %kv_len, ptr %total.to, align 8
+  %kv_len.to = getelementptr i64, ptr %where, i64 4
+  store i64 %kv_len, ptr %kv_len.to, align 8
+  %first_key.to = getelementptr i64, ptr %where, i64 5
+  store i64 %first_key, ptr %first_key.to, align 8
+  %end_key.to = getelementptr i64, ptr %where, i64 6
+  store i64 %end_key, ptr %end_key.to, align 8
+  %tiles.to = getelementptr i64, ptr %where, i64 7
+  store i64 %tiles, ptr %tiles.to, align 8
   ret void
 }
 
 define internal void @attend_piece(ptr noalias readonly %args, i64 %sequence, i64 %batch_row, i64 %kv_head, i64 %row_block, i64 %piece.first, i64 %piece.end, i64 %piece.step, i64 %slot, i64 %pieces, i64 %first_unit, i64 %total_units) #0 {
 entry:
+  %batch_row.found = alloca [8 x i64], align 8
   %q = alloca [32 x double], align 64
   %m = alloca [2 x float], align 64
   %l = alloca [2 x float], align 64
@@ -157,97 +314,108 @@ entry:
   %weights = alloca [64 x float], align 64
   %k_at = alloca [32 x ptr], align 64
   %v_at = alloca [32 x ptr], align 64
-  %page_list.start = alloca [1 x i64], align 8
-  %kv_lens.field = getelementptr i8, ptr %args, i64 40
-  %kv_lens = load ptr, ptr %kv_lens.field, align 8
-  %kv_len.at = getelementptr i32, ptr %kv_lens, i64 %batch_row
-  %kv_len.i32 = load i32, ptr %kv_len.at, align 4
-  %kv_len.stored = sext i32 %kv_len.i32 to i64
-  %larger = icmp sgt i64 %kv_len.stored, 0
-  %kv_len = select i1 %larger, i64 %kv_len.stored, i64 0
-  %difference = sub i64 %kv_len, 100
-  %larger.1 = icmp sgt i64 %difference, 0
-  %larger.one = select i1 %larger.1, i64 %difference, i64 0
-  %kv_len.up = add i64 %kv_len, 31
-  %tile.end = udiv i64 %kv_len.up, 32
-  %tile.first = udiv i64 %larger.one, 32
-  %tiles = sub i64 %tile.end, %tile.first
-  %k.page.field = getelementptr i8, ptr %args, i64 104
+  call void @find_row(ptr %args, i64 %batch_row, ptr %batch_row.found)
+  %queries = load i64, ptr %batch_row.found, align 8
+  %first_token.at = getelementptr i64, ptr %batch_row.found, i64 1
+  %first_token = load i64, ptr %first_token.at, align 8
+  %batch_index.at = getelementptr i64, ptr %batch_row.found, i64 2
+  %batch_index = load i64, ptr %batch_index.at, align 8
+  %total.at = getelementptr i64, ptr %batch_row.found, i64 3
+  %total = load i64, ptr %total.at, align 8
+  %kv_len.at = getelementptr i64, ptr %batch_row.found, i64 4
+  %kv_len = load i64, ptr %kv_len.at, align 8
+  %first_key.at = getelementptr i64, ptr %batch_row.found, i64 5
+  %first_key = load i64, ptr %first_key.at, align 8
+  %end_key.at = getelementptr i64, ptr %batch_row.found, i64 6
+  %end_key = load i64, ptr %end_key.at, align 8
+  %tiles.at = getelementptr i64, ptr %batch_row.found, i64 7
+  %tiles = load i64, ptr %tiles.at, align 8
+  %query_rows = mul i64 %queries, 2
+  %rows.before = mul i64 %row_block, 2
+  %rows.left = sub i64 %query_rows, %rows.before
+  %smaller = icmp slt i64 %rows.left, 2
+  %valid_rows = select i1 %smaller, i64 %rows.left, i64 2
+  ; a row block without queries has nothing to write: none of its pieces arrives
+  %rows.exist = icmp sgt i64 %valid_rows, 0
+  br i1 %rows.exist, label %attend.then, label %attend.end
+
+attend.then:
+  %k.page.field = getelementptr i8, ptr %args, i64 304
   %k.page = load i64, ptr %k.page.field, align 8
   %k.page.bytes = mul i64 %k.page, 4
-  %k.token.field = getelementptr i8, ptr %args, i64 120
+  %k.token.field = getelementptr i8, ptr %args, i64 320
   %k.token = load i64, ptr %k.token.field, align 8
   %k.token.bytes = mul i64 %k.token, 4
-  %k.head.field = getelementptr i8, ptr %args, i64 112
+  %k.head.field = getelementptr i8, ptr %args, i64 312
   %k.head = load i64, ptr %k.head.field, align 8
   %k.head.bytes = mul i64 %k.head, 4
   %k.head.offset = mul i64 %k.head.bytes, %kv_head
-  %k.all.field = getelementptr i8, ptr %args, i64 8
+  %k.all.field = getelementptr i8, ptr %args, i64 16
   %k.all = load ptr, ptr %k.all.field, align 8
   %k.base = getelementptr i8, ptr %k.all, i64 %k.head.offset
-  %v.page.field = getelementptr i8, ptr %args, i64 128
+  %k.page_offset.field = getelementptr i8, ptr %args, i64 96
+  %k.page_offset = load ptr, ptr %k.page_offset.field, align 8
+  %k.table.is_2d = icmp eq ptr %k.page_offset, null
+  br i1 %k.table.is_2d, label %k.page_list.offset.choice.then, label %k.page_list.offset.choice.else
+
+k.page_list.offset.choice.then:
+  %k.page_table_stride.field = getelementptr i8, ptr %args, i64 496
+  %k.page_table_stride = load i64, ptr %k.page_table_stride.field, align 8
+  %k.page_list.from_row = mul i64 %batch_row, %k.page_table_stride
+  br label %k.page_list.offset.choice.end
+
+k.page_list.offset.choice.else:
+  %k.page_offset.at = getelementptr i64, ptr %k.page_offset, i64 %batch_row
+  %k.page_list.from_offset = load i64, ptr %k.page_offset.at, align 8
+  br label %k.page_list.offset.choice.end
+
+k.page_list.offset.choice.end:
+  %k.page_list.offset = phi i64 [ %k.page_list.from_row, %k.page_list.offset.choice.then ], [ %k.page_list.from_offset, %k.page_list.offset.choice.else ]
+  %k.page_table.field = getelementptr i8, ptr %args, i64 88
+  %k.page_table = load ptr, ptr %k.page_table.field, align 8
+  %k.page_list = getelementptr i32, ptr %k.page_table, i64 %k.page_list.offset
+  %v.page.field = getelementptr i8, ptr %args, i64 328
   %v.page = load i64, ptr %v.page.field, align 8
   %v.page.bytes = mul i64 %v.page, 4
-  %v.token.field = getelementptr i8, ptr %args, i64 144
+  %v.token.field = getelementptr i8, ptr %args, i64 344
   %v.token = load i64, ptr %v.token.field, align 8
   %v.token.bytes = mul i64 %v.token, 4
-  %v.head.field = getelementptr i8, ptr %args, i64 136
+  %v.head.field = getelementptr i8, ptr %args, i64 336
   %v.head = load i64, ptr %v.head.field, align 8
   %v.head.bytes = mul i64 %v.head, 4
   %v.head.offset = mul i64 %v.head.bytes, %kv_head
-  %v.all.field = getelementptr i8, ptr %args, i64 16
+  %v.all.field = getelementptr i8, ptr %args, i64 24
   %v.all = load ptr, ptr %v.all.field, align 8
   %v.base = getelementptr i8, ptr %v.all, i64 %v.head.offset
-  %page_offset.field = getelementptr i8, ptr %args, i64 56
-  %page_offset = load ptr, ptr %page_offset.field, align 8
-  %table.is_2d = icmp eq ptr %page_offset, null
-  br i1 %table.is_2d, label %page_list.then, label %page_list.else
-
-page_list.then:
-  %page_table_stride.field = getelementptr i8, ptr %args, i64 200
-  %page_table_stride = load i64, ptr %page_table_stride.field, align 8
-  %page_list.from_row = mul i64 %batch_row, %page_table_stride
-  store i64 %page_list.from_row, ptr %page_list.start, align 8
-  br label %page_list.end
-
-page_list.else:
-  %page_offset.at = getelementptr i64, ptr %page_offset, i64 %batch_row
-  %page_list.from_offset = load i64, ptr %page_offset.at, align 8
-  store i64 %page_list.from_offset, ptr %page_list.start, align 8
-  br label %page_list.end
-
-page_list.end:
-  %page_table.field = getelementptr i8, ptr %args, i64 48
-  %page_table = load ptr, ptr %page_table.field, align 8
-  %page_list.offset = load i64, ptr %page_list.start, align 8
-  %page_list.1 = getelementptr i32, ptr %page_table, i64 %page_list.offset
   ; q of the row block, converted once; nothing attended to yet
-  %q.all = load ptr, ptr %args, align 8
-  %q.stride_batch.field = getelementptr i8, ptr %args, i64 80
-  %q.stride_batch = load i64, ptr %q.stride_batch.field, align 8
-  %q.batch = mul i64 %batch_row, %q.stride_batch
-  %q.stride_query.field = getelementptr i8, ptr %args, i64 88
-  %q.stride_query = load i64, ptr %q.stride_query.field, align 8
-  %q.stride_head.field = getelementptr i8, ptr %args, i64 96
-  %q.stride_head = load i64, ptr %q.stride_head.field, align 8
   br label %q_row.head
 
 q_row.head:
-  %q_row = phi i64 [ 0, %page_list.end ], [ %q_row.next, %dim.1.done ]
+  %q_row = phi i64 [ 0, %k.page_list.offset.choice.end ], [ %q_row.next, %dim.1.done ]
   %q_row.more = icmp slt i64 %q_row, 2
   br i1 %q_row.more, label %q_row.body, label %q_row.done
 
 q_row.body:
-  %rows.before = mul i64 %row_block, 2
-  %group.row = add i64 %rows.before, %q_row
+  %rows.before.1 = mul i64 %row_block, 2
+  %group.row = add i64 %rows.before.1, %q_row
   %head.first = mul i64 %kv_head, 2
   %q_head = add i64 %head.first, %group.row
-  %q.head = mul i64 %q_head, %q.stride_head
-  %q.offset = add i64 %q.batch, %q.head
-  %q.bytes = mul i64 %q.offset, 4
-  %q.row.all = getelementptr i8, ptr %q.all, i64 %q.bytes
   %q.row.offset = mul i64 %q_row, 16
   %q.row = getelementptr double, ptr %q, i64 %q.row.offset
+  %q.stride_batch.field = getelementptr i8, ptr %args, i64 256
+  %q.stride_batch = load i64, ptr %q.stride_batch.field, align 8
+  %q.batch = mul i64 %batch_index, %q.stride_batch
+  %q.stride_query.field = getelementptr i8, ptr %args, i64 264
+  %q.stride_query = load i64, ptr %q.stride_query.field, align 8
+  %q.query = mul i64 %first_token, %q.stride_query
+  %q.stride_head.field = getelementptr i8, ptr %args, i64 272
+  %q.stride_head = load i64, ptr %q.stride_head.field, align 8
+  %q.head = mul i64 %q_head, %q.stride_head
+  %q.before = add i64 %q.batch, %q.query
+  %q.offset = add i64 %q.before, %q.head
+  %q.all = load ptr, ptr %args, align 8
+  %q.bytes = mul i64 %q.offset, 4
+  %q.from = getelementptr i8, ptr %q.all, i64 %q.bytes
   br label %dim.head
 
 dim.head:
@@ -257,7 +425,7 @@ dim.head:
 
 dim.body:
   %dim.bytes = mul i64 %dim, 4
-  %q.at = getelementptr i8, ptr %q.row.all, i64 %dim.bytes
+  %q.at = getelementptr i8, ptr %q.from, i64 %dim.bytes
   %q.value = load <4 x float>, ptr %q.at, align 4
   %q.double = fpext <4 x float> %q.value to <4 x double>
   %q.row.at = getelementptr double, ptr %q.row, i64 %dim
@@ -298,15 +466,16 @@ tile.head:
   br i1 %tile.more, label %tile.body, label %tile.done
 
 tile.body:
+  %tile.first = udiv i64 %first_key, 32
   %tile.absolute = add i64 %tile.first, %tile
   %tile.begin = mul i64 %tile.absolute, 32
-  %larger.2 = icmp sgt i64 %tile.begin, %larger.one
-  %keys.begin = select i1 %larger.2, i64 %tile.begin, i64 %larger.one
-  %tile.end.1 = add i64 %tile.begin, 32
-  %smaller = icmp slt i64 %tile.end.1, %kv_len
-  %keys.end = select i1 %smaller, i64 %tile.end.1, i64 %kv_len
+  %larger = icmp sgt i64 %tile.begin, %first_key
+  %keys.begin = select i1 %larger, i64 %tile.begin, i64 %first_key
+  %tile.end = add i64 %tile.begin, 32
+  %smaller.1 = icmp slt i64 %tile.end, %end_key
+  %keys.end = select i1 %smaller.1, i64 %tile.end, i64 %end_key
   %keys = sub i64 %keys.end, %keys.begin
-  ; addresses of the block's keys, through the page table
+  ; addresses and scales of the block's keys
   br label %found.head
 
 found.head:
@@ -318,20 +487,20 @@ found.body:
   %found.key = add i64 %keys.begin, %found
   %page.number = udiv i64 %found.key, 16
   %page.token = urem i64 %found.key, 16
-  %page.id.at = getelementptr i32, ptr %page_list.1, i64 %page.number
-  %page.id = load i32, ptr %page.id.at, align 4
-  %page = sext i32 %page.id to i64
+  %k.page.id.at = getelementptr i32, ptr %k.page_list, i64 %page.number
+  %k.page.id.i32 = load i32, ptr %k.page.id.at, align 4
+  %k.page.id = sext i32 %k.page.id.i32 to i64
   %k.token.offset = mul i64 %page.token, %k.token.bytes
-  %k.page.offset = mul i64 %page, %k.page.bytes
+  %k.page.offset = mul i64 %k.page.id, %k.page.bytes
   %k.key.offset = add i64 %k.page.offset, %k.token.offset
-  %k.key.at = getelementptr ptr, ptr %k_at, i64 %found
   %k.key = getelementptr i8, ptr %k.base, i64 %k.key.offset
+  %k.key.at = getelementptr ptr, ptr %k_at, i64 %found
   store ptr %k.key, ptr %k.key.at, align 8
   %v.token.offset = mul i64 %page.token, %v.token.bytes
-  %v.page.offset = mul i64 %page, %v.page.bytes
+  %v.page.offset = mul i64 %k.page.id, %v.page.bytes
   %v.key.offset = add i64 %v.page.offset, %v.token.offset
-  %v.key.at = getelementptr ptr, ptr %v_at, i64 %found
   %v.key = getelementptr i8, ptr %v.base, i64 %v.key.offset
+  %v.key.at = getelementptr ptr, ptr %v_at, i64 %found
   store ptr %v.key, ptr %v.key.at, align 8
   %found.next = add i64 %found, 1
   br label %found.head
@@ -347,23 +516,23 @@ key.head:
   br i1 %key.more, label %key.body, label %key.done
 
 key.body:
-  %smaller.1 = icmp slt i64 %key, %key.last
-  %key.held_0 = select i1 %smaller.1, i64 %key, i64 %key.last
+  %smaller.2 = icmp slt i64 %key, %key.last
+  %key.held_0 = select i1 %smaller.2, i64 %key, i64 %key.last
   %k.row_0.at = getelementptr ptr, ptr %k_at, i64 %key.held_0
   %k.row_0 = load ptr, ptr %k.row_0.at, align 8
   %key_1 = add i64 %key, 1
-  %smaller.2 = icmp slt i64 %key_1, %key.last
-  %key.held_1 = select i1 %smaller.2, i64 %key_1, i64 %key.last
+  %smaller.3 = icmp slt i64 %key_1, %key.last
+  %key.held_1 = select i1 %smaller.3, i64 %key_1, i64 %key.last
   %k.row_1.at = getelementptr ptr, ptr %k_at, i64 %key.held_1
   %k.row_1 = load ptr, ptr %k.row_1.at, align 8
   %key_2 = add i64 %key, 2
-  %smaller.3 = icmp slt i64 %key_2, %key.last
-  %key.held_2 = select i1 %smaller.3, i64 %key_2, i64 %key.last
+  %smaller.4 = icmp slt i64 %key_2, %key.last
+  %key.held_2 = select i1 %smaller.4, i64 %key_2, i64 %key.last
   %k.row_2.at = getelementptr ptr, ptr %k_at, i64 %key.held_2
   %k.row_2 = load ptr, ptr %k.row_2.at, align 8
   %key_3 = add i64 %key, 3
-  %smaller.4 = icmp slt i64 %key_3, %key.last
-  %key.held_3 = select i1 %smaller.4, i64 %key_3, i64 %key.last
+  %smaller.5 = icmp slt i64 %key_3, %key.last
+  %key.held_3 = select i1 %smaller.5, i64 %key_3, i64 %key.last
   %k.row_3.at = getelementptr ptr, ptr %k_at, i64 %key.held_3
   %k.row_3 = load ptr, ptr %k.row_3.at, align 8
   br label %dim.2.head
@@ -458,12 +627,11 @@ row.body:
   %l.at.1 = getelementptr float, ptr %l, i64 %row
   %rescale.at = getelementptr float, ptr %rescale, i64 %row
   %m.before = load float, ptr %m.at.1, align 4
-  %rows.before.1 = mul i64 %row_block, 2
-  %group.row.1 = add i64 %rows.before.1, %row
+  %rows.before.2 = mul i64 %row_block, 2
+  %group.row.1 = add i64 %rows.before.2, %row
   %head.first.1 = mul i64 %kv_head, 2
   %q_head.1 = add i64 %head.first.1, %group.row.1
-  %query.past = sub i64 0, 1
-  %query_pos = add i64 %kv_len, %query.past
+  %query_pos.first = sub i64 %total, %queries
   br label %scored.head
 
 scored.head:
@@ -489,10 +657,10 @@ scored.body:
   %tanh.near = fmul <4 x float> %single, %near.factor
   %x.size = call <4 x float> @llvm.fabs.v4f32(<4 x float> %single)
   %x.twice = fadd <4 x float> %x.size, %x.size
-  %larger.3 = fcmp ogt <4 x float> %x.twice, splat (float 0xC055D589E0000000)
-  %exponent.clamped = select <4 x i1> %larger.3, <4 x float> %x.twice, <4 x float> splat (float 0xC055D589E0000000)
-  %smaller.5 = fcmp olt <4 x float> %exponent.clamped, splat (float 0x40562E42E0000000)
-  %exponent.clamped.1 = select <4 x i1> %smaller.5, <4 x float> %exponent.clamped, <4 x float> splat (float 0x40562E42E0000000)
+  %larger.1 = fcmp ogt <4 x float> %x.twice, splat (float 0xC055D589E0000000)
+  %exponent.clamped = select <4 x i1> %larger.1, <4 x float> %x.twice, <4 x float> splat (float 0xC055D589E0000000)
+  %smaller.6 = fcmp olt <4 x float> %exponent.clamped, splat (float 0x40562E42E0000000)
+  %exponent.clamped.1 = select <4 x i1> %smaller.6, <4 x float> %exponent.clamped, <4 x float> splat (float 0x40562E42E0000000)
   %exponent.log2 = fmul <4 x float> %exponent.clamped.1, splat (float 0x3FF7154760000000)
   %rounding = fadd <4 x float> %exponent.log2, splat (float 0x4168000000000000)
   %whole.bits = bitcast <4 x float> %rounding to <4 x i32>
@@ -531,32 +699,24 @@ scored.body:
   %keys.first = insertelement <4 x i64> poison, i64 %keys, i64 0
   %keys.splat = shufflevector <4 x i64> %keys.first, <4 x i64> poison, <4 x i32> zeroinitializer
   %in_block = icmp slt <4 x i64> %key.in_block, %keys.splat
-  %difference.1 = sub i64 %query_pos, 100
-  %keys.begin.first = insertelement <4 x i64> poison, i64 %keys.begin, i64 0
-  %keys.begin.splat = shufflevector <4 x i64> %keys.begin.first, <4 x i64> poison, <4 x i32> zeroinitializer
-  %key_pos = add <4 x i64> %key.in_block, %keys.begin.splat
-  %difference.1.first = insertelement <4 x i64> poison, i64 %difference.1, i64 0
-  %difference.1.splat = shufflevector <4 x i64> %difference.1.first, <4 x i64> poison, <4 x i32> zeroinitializer
-  %less = icmp slt <4 x i64> %difference.1.splat, %key_pos
-  %visible = and <4 x i1> %in_block, %less
-  %score.masked = select <4 x i1> %visible, <4 x double> %score.settled, <4 x double> splat (double 0xFFF0000000000000)
+  %score.masked = select <4 x i1> %in_block, <4 x double> %score.settled, <4 x double> splat (double 0xFFF0000000000000)
   store <4 x double> %score.masked, ptr %dots.at, align 8
-  %larger.4 = fcmp ogt <4 x double> %score.masked, %score.largest
-  %score.largest.next = select <4 x i1> %larger.4, <4 x double> %score.masked, <4 x double> %score.largest
+  %larger.2 = fcmp ogt <4 x double> %score.masked, %score.largest
+  %score.largest.next = select <4 x i1> %larger.2, <4 x double> %score.masked, <4 x double> %score.largest
   %scored.next = add i64 %scored, 4
   br label %scored.head
 
 scored.done:
   %block.largest.upper = shufflevector <4 x double> %score.largest, <4 x double> poison, <4 x i32> <i32 2, i32 3, i32 poison, i32 poison>
-  %larger.5 = fcmp ogt <4 x double> %score.largest, %block.largest.upper
-  %block.largest.lanes = select <4 x i1> %larger.5, <4 x double> %score.largest, <4 x double> %block.largest.upper
+  %larger.3 = fcmp ogt <4 x double> %score.largest, %block.largest.upper
+  %block.largest.lanes = select <4 x i1> %larger.3, <4 x double> %score.largest, <4 x double> %block.largest.upper
   %block.largest.upper.1 = shufflevector <4 x double> %block.largest.lanes, <4 x double> poison, <4 x i32> <i32 1, i32 poison, i32 poison, i32 poison>
-  %larger.6 = fcmp ogt <4 x double> %block.largest.lanes, %block.largest.upper.1
-  %block.largest.lanes.1 = select <4 x i1> %larger.6, <4 x double> %block.largest.lanes, <4 x double> %block.largest.upper.1
+  %larger.4 = fcmp ogt <4 x double> %block.largest.lanes, %block.largest.upper.1
+  %block.largest.lanes.1 = select <4 x i1> %larger.4, <4 x double> %block.largest.lanes, <4 x double> %block.largest.upper.1
   %block.largest = extractelement <4 x double> %block.largest.lanes.1, i64 0
   %block.largest.single = fptrunc double %block.largest to float
-  %larger.7 = fcmp ogt float %block.largest.single, %m.before
-  %m.next = select i1 %larger.7, float %block.largest.single, float %m.before
+  %larger.5 = fcmp ogt float %block.largest.single, %m.before
+  %m.next = select i1 %larger.5, float %block.largest.single, float %m.before
   %m.is_empty = fcmp oeq float %m.next, 0xFFF0000000000000
   %m.base = select i1 %m.is_empty, float 0.0, float %m.next
   %m.real = fpext float %m.base to double
@@ -575,8 +735,8 @@ weighed.body:
   %m.real.splat = shufflevector <4 x double> %m.real.first, <4 x double> poison, <4 x i32> zeroinitializer
   %score.less = fsub <4 x double> %score, %m.real.splat
   %exponent.1 = fptrunc <4 x double> %score.less to <4 x float>
-  %larger.8 = fcmp ogt <4 x float> %exponent.1, splat (float -126.0)
-  %exponent.clamped.2 = select <4 x i1> %larger.8, <4 x float> %exponent.1, <4 x float> splat (float -126.0)
+  %larger.6 = fcmp ogt <4 x float> %exponent.1, splat (float -126.0)
+  %exponent.clamped.2 = select <4 x i1> %larger.6, <4 x float> %exponent.1, <4 x float> splat (float -126.0)
   %rounding.1 = fadd <4 x float> %exponent.clamped.2, splat (float 0x4168000000000000)
   %whole.bits.1 = bitcast <4 x float> %rounding.1 to <4 x i32>
   %whole.1 = fsub <4 x float> %rounding.1, splat (float 0x4168000000000000)
@@ -602,8 +762,8 @@ weighed.body:
 weighed.done:
   %block.sum = call reassoc float @llvm.vector.reduce.fadd.v4f32(float -0.0, <4 x float> %weight.sum)
   %m.less = fsub float %m.before, %m.base
-  %larger.9 = fcmp ogt float %m.less, -126.0
-  %exponent.clamped.3 = select i1 %larger.9, float %m.less, float -126.0
+  %larger.7 = fcmp ogt float %m.less, -126.0
+  %exponent.clamped.3 = select i1 %larger.7, float %m.less, float -126.0
   %rounding.2 = fadd float %exponent.clamped.3, 0x4168000000000000
   %whole.bits.2 = bitcast float %rounding.2 to i32
   %whole.2 = fsub float %rounding.2, 0x4168000000000000
@@ -739,7 +899,7 @@ tile.done:
 
 row.1.head:
   %row.1 = phi i64 [ 0, %tile.done ], [ %row.1.next, %write.end ]
-  %row.1.more = icmp slt i64 %row.1, 2
+  %row.1.more = icmp slt i64 %row.1, %valid_rows
   br i1 %row.1.more, label %row.1.body, label %row.1.done
 
 row.1.body:
@@ -772,6 +932,54 @@ dim.3.done:
   br i1 %is_alone, label %write.then, label %write.else
 
 write.then:
+  ; the finished row, to out and lse
+  %rows.before.3 = mul i64 %row_block, 2
+  %group.row.2 = add i64 %rows.before.3, %row.1
+  %head.first.2 = mul i64 %kv_head, 2
+  %q_head.2 = add i64 %head.first.2, %group.row.2
+  %out.stride_batch.field = getelementptr i8, ptr %args, i64 400
+  %out.stride_batch = load i64, ptr %out.stride_batch.field, align 8
+  %out.batch = mul i64 %batch_index, %out.stride_batch
+  %out.stride_query.field = getelementptr i8, ptr %args, i64 408
+  %out.stride_query = load i64, ptr %out.stride_query.field, align 8
+  %out.query = mul i64 %first_token, %out.stride_query
+  %out.stride_head.field = getelementptr i8, ptr %args, i64 416
+  %out.stride_head = load i64, ptr %out.stride_head.field, align 8
+  %out.head = mul i64 %q_head.2, %out.stride_head
+  %out.before = add i64 %out.batch, %out.query
+  %out.offset = add i64 %out.before, %out.head
+  %out.field = getelementptr i8, ptr %args, i64 32
+  %out = load ptr, ptr %out.field, align 8
+  %out.bytes = mul i64 %out.offset, 4
+  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
+  br label %dim.4.head
+
+dim.4.head:
+  %dim.4 = phi i64 [ 0, %write.then ], [ %dim.4.next, %dim.4.body ]
+  %dim.4.more = icmp slt i64 %dim.4, 16
+  br i1 %dim.4.more, label %dim.4.body, label %dim.4.done
+
+dim.4.body:
+  %o.at.1 = getelementptr float, ptr %o, i64 %dim.4
+  %o.value.1 = load <4 x float>, ptr %o.at.1, align 4
+  %dim.bytes.2 = mul i64 %dim.4, 4
+  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes.2
+  store <4 x float> %o.value.1, ptr %out.at, align 4
+  %dim.4.next = add i64 %dim.4, 4
+  br label %dim.4.head
+
+dim.4.done:
+  %lse.stride_batch.field = getelementptr i8, ptr %args, i64 424
+  %lse.stride_batch = load i64, ptr %lse.stride_batch.field, align 8
+  %lse.batch = mul i64 %batch_index, %lse.stride_batch
+  %lse.stride_query.field = getelementptr i8, ptr %args, i64 432
+  %lse.stride_query = load i64, ptr %lse.stride_query.field, align 8
+  %lse.query = mul i64 %first_token, %lse.stride_query
+  %lse.stride_head.field = getelementptr i8, ptr %args, i64 440
+  %lse.stride_head = load i64, ptr %lse.stride_head.field, align 8
+  %lse.head = mul i64 %q_head.2, %lse.stride_head
+  %lse.before = add i64 %lse.batch, %lse.query
+  %lse.offset = add i64 %lse.before, %lse.head
   %tiny = fcmp olt float %l.row, 0x3810000000000000
   %lifted = fmul float %l.row, 0x4160000000000000
   %normal = select i1 %tiny, float %lifted, float %l.row
@@ -802,62 +1010,18 @@ write.then:
   %is.valid = fcmp oge float %l.row, 0.0
   %log.checked = select i1 %is.valid, float %log.or.minus.inf, float 0x7FF8000000000000
   %log2_sum = fadd float %m.row, %log.checked
-  %rows.before.2 = mul i64 %row_block, 2
-  %group.row.2 = add i64 %rows.before.2, %row.1
-  %head.first.2 = mul i64 %kv_head, 2
-  %q_head.2 = add i64 %head.first.2, %group.row.2
-  ; the finished row, to out and lse
-  %stride_batch.field = getelementptr i8, ptr %args, i64 152
-  %stride_batch = load i64, ptr %stride_batch.field, align 8
-  %out.batch = mul i64 %batch_row, %stride_batch
-  %stride_query.field = getelementptr i8, ptr %args, i64 160
-  %stride_query = load i64, ptr %stride_query.field, align 8
-  %stride_head.field = getelementptr i8, ptr %args, i64 168
-  %stride_head = load i64, ptr %stride_head.field, align 8
-  %out.head = mul i64 %q_head.2, %stride_head
-  %out.offset = add i64 %out.batch, %out.head
-  %out.bytes = mul i64 %out.offset, 4
-  %out.field = getelementptr i8, ptr %args, i64 24
-  %out = load ptr, ptr %out.field, align 8
-  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
-  br label %dim.4.head
-
-dim.4.head:
-  %dim.4 = phi i64 [ 0, %write.then ], [ %dim.4.next, %dim.4.body ]
-  %dim.4.more = icmp slt i64 %dim.4, 16
-  br i1 %dim.4.more, label %dim.4.body, label %dim.4.done
-
-dim.4.body:
-  %o.at.1 = getelementptr float, ptr %o, i64 %dim.4
-  %o.value.1 = load <4 x float>, ptr %o.at.1, align 4
-  %dim.bytes.2 = mul i64 %dim.4, 4
-  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes.2
-  store <4 x float> %o.value.1, ptr %out.at, align 4
-  %dim.4.next = add i64 %dim.4, 4
-  br label %dim.4.head
-
-dim.4.done:
-  %stride_batch.field.1 = getelementptr i8, ptr %args, i64 176
-  %stride_batch.1 = load i64, ptr %stride_batch.field.1, align 8
-  %lse.batch = mul i64 %batch_row, %stride_batch.1
-  %stride_query.field.1 = getelementptr i8, ptr %args, i64 184
-  %stride_query.1 = load i64, ptr %stride_query.field.1, align 8
-  %stride_head.field.1 = getelementptr i8, ptr %args, i64 192
-  %stride_head.1 = load i64, ptr %stride_head.field.1, align 8
-  %lse.head = mul i64 %q_head.2, %stride_head.1
-  %lse.offset = add i64 %lse.batch, %lse.head
-  %lse.field = getelementptr i8, ptr %args, i64 32
+  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
+  %lse.field = getelementptr i8, ptr %args, i64 40
   %lse = load ptr, ptr %lse.field, align 8
   %lse.at = getelementptr float, ptr %lse, i64 %lse.offset
-  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
   store float %lse.natural, ptr %lse.at, align 4
   br label %write.end
 
 write.else:
   ; the row's partial, to scratch
-  %partials.field = getelementptr i8, ptr %args, i64 64
+  %partials.field = getelementptr i8, ptr %args, i64 160
   %partials = load ptr, ptr %partials.field, align 8
-  %partial_o_offset.field = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.field = getelementptr i8, ptr %args, i64 512
   %partial_o_offset = load i64, ptr %partial_o_offset.field, align 8
   %slot.rows = mul i64 %slot, 2
   %partial.row = add i64 %slot.rows, %row.1
@@ -924,7 +1088,7 @@ row.1.done:
 
 shared.then:
   ; arrive; the last of the sequence's pieces joins them
-  %arrivals.field = getelementptr i8, ptr %args, i64 72
+  %arrivals.field = getelementptr i8, ptr %args, i64 168
   %arrivals = load ptr, ptr %arrivals.field, align 8
   %arrival = getelementptr i32, ptr %arrivals, i64 %sequence
   %arrived.before = atomicrmw add ptr %arrival, i32 1 acq_rel, align 4
@@ -942,20 +1106,45 @@ last.end:
   br label %shared.end
 
 shared.end:
+  br label %attend.end
+
+attend.end:
   ret void
 }
 
 define internal void @join_sequence(ptr noalias readonly %args, i64 %batch_row, i64 %kv_head, i64 %row_block, i64 %pieces, i64 %first_unit, i64 %total_units) #0 {
 entry:
   %o = alloca [16 x float], align 64
+  %batch_row.found = alloca [8 x i64], align 8
   %largest.kept = alloca [1 x float], align 4
   %total.kept = alloca [1 x float], align 4
   %join.kept = alloca [1 x float], align 4
+  call void @find_row(ptr %args, i64 %batch_row, ptr %batch_row.found)
+  %queries = load i64, ptr %batch_row.found, align 8
+  %first_token.at = getelementptr i64, ptr %batch_row.found, i64 1
+  %first_token = load i64, ptr %first_token.at, align 8
+  %batch_index.at = getelementptr i64, ptr %batch_row.found, i64 2
+  %batch_index = load i64, ptr %batch_index.at, align 8
+  %total.at = getelementptr i64, ptr %batch_row.found, i64 3
+  %total = load i64, ptr %total.at, align 8
+  %kv_len.at = getelementptr i64, ptr %batch_row.found, i64 4
+  %kv_len = load i64, ptr %kv_len.at, align 8
+  %first_key.at = getelementptr i64, ptr %batch_row.found, i64 5
+  %first_key = load i64, ptr %first_key.at, align 8
+  %end_key.at = getelementptr i64, ptr %batch_row.found, i64 6
+  %end_key = load i64, ptr %end_key.at, align 8
+  %tiles.at = getelementptr i64, ptr %batch_row.found, i64 7
+  %tiles = load i64, ptr %tiles.at, align 8
+  %query_rows = mul i64 %queries, 2
+  %rows.before = mul i64 %row_block, 2
+  %rows.left = sub i64 %query_rows, %rows.before
+  %smaller = icmp slt i64 %rows.left, 2
+  %valid_rows = select i1 %smaller, i64 %rows.left, i64 2
   br label %row.head
 
 row.head:
   %row = phi i64 [ 0, %entry ], [ %row.next, %dim.2.done ]
-  %row.more = icmp slt i64 %row, 2
+  %row.more = icmp slt i64 %row, %valid_rows
   br i1 %row.more, label %row.body, label %row.done
 
 row.body:
@@ -969,11 +1158,11 @@ largest.head:
   br i1 %largest.more, label %largest.body, label %largest.done
 
 largest.body:
-  %blocks.i32.field = getelementptr i8, ptr %args, i64 224
+  %blocks.i32.field = getelementptr i8, ptr %args, i64 568
   %blocks.i32 = load i32, ptr %blocks.i32.field, align 4
   %blocks = sext i32 %blocks.i32 to i64
-  %smaller = icmp slt i64 %blocks, %total_units
-  %blocks.used = select i1 %smaller, i64 %blocks, i64 %total_units
+  %smaller.1 = icmp slt i64 %blocks, %total_units
+  %blocks.used = select i1 %smaller.1, i64 %blocks, i64 %total_units
   %unit.past = add i64 %first_unit, 1
   %unit.share = mul i64 %unit.past, %blocks.used
   %unit.share.last = sub i64 %unit.share, 1
@@ -985,9 +1174,9 @@ largest.body:
   %slot.odd = zext i1 %starts.later to i64
   %slot.even = shl i64 %piece.block, 1
   %slot = add i64 %slot.even, %slot.odd
-  %partials.field = getelementptr i8, ptr %args, i64 64
+  %partials.field = getelementptr i8, ptr %args, i64 160
   %partials = load ptr, ptr %partials.field, align 8
-  %partial_o_offset.field = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.field = getelementptr i8, ptr %args, i64 512
   %partial_o_offset = load i64, ptr %partial_o_offset.field, align 8
   %slot.rows = mul i64 %slot, 2
   %partial.row = add i64 %slot.rows, %row
@@ -1013,33 +1202,33 @@ largest.partial.end:
 largest.done:
   %largest.result = load float, ptr %largest.kept, align 4
   store float 0.0, ptr %total.kept, align 4
-  br label %total.head
+  br label %total.1.head
 
-total.head:
-  %total = phi i64 [ 0, %largest.done ], [ %total.next.1, %total.partial.end ]
-  %total.more = icmp slt i64 %total, %pieces
-  br i1 %total.more, label %total.body, label %total.done
+total.1.head:
+  %total.1 = phi i64 [ 0, %largest.done ], [ %total.1.next, %total.partial.end ]
+  %total.1.more = icmp slt i64 %total.1, %pieces
+  br i1 %total.1.more, label %total.1.body, label %total.1.done
 
-total.body:
-  %blocks.i32.field.1 = getelementptr i8, ptr %args, i64 224
+total.1.body:
+  %blocks.i32.field.1 = getelementptr i8, ptr %args, i64 568
   %blocks.i32.1 = load i32, ptr %blocks.i32.field.1, align 4
   %blocks.1 = sext i32 %blocks.i32.1 to i64
-  %smaller.1 = icmp slt i64 %blocks.1, %total_units
-  %blocks.used.1 = select i1 %smaller.1, i64 %blocks.1, i64 %total_units
+  %smaller.2 = icmp slt i64 %blocks.1, %total_units
+  %blocks.used.1 = select i1 %smaller.2, i64 %blocks.1, i64 %total_units
   %unit.past.1 = add i64 %first_unit, 1
   %unit.share.1 = mul i64 %unit.past.1, %blocks.used.1
   %unit.share.last.1 = sub i64 %unit.share.1, 1
   %unit.block.1 = udiv i64 %unit.share.last.1, %total_units
-  %piece.block.1 = add i64 %unit.block.1, %total
+  %piece.block.1 = add i64 %unit.block.1, %total.1
   %block.share.1 = mul i64 %piece.block.1, %total_units
   %block.first_unit.1 = udiv i64 %block.share.1, %blocks.used.1
   %starts.later.1 = icmp sgt i64 %first_unit, %block.first_unit.1
   %slot.odd.1 = zext i1 %starts.later.1 to i64
   %slot.even.1 = shl i64 %piece.block.1, 1
   %slot.1 = add i64 %slot.even.1, %slot.odd.1
-  %partials.field.1 = getelementptr i8, ptr %args, i64 64
+  %partials.field.1 = getelementptr i8, ptr %args, i64 160
   %partials.1 = load ptr, ptr %partials.field.1, align 8
-  %partial_o_offset.field.1 = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.field.1 = getelementptr i8, ptr %args, i64 512
   %partial_o_offset.1 = load i64, ptr %partial_o_offset.field.1, align 8
   %slot.rows.1 = mul i64 %slot.1, 2
   %partial.row.1 = add i64 %slot.rows.1, %row
@@ -1077,10 +1266,10 @@ total.partial.then:
   br label %total.partial.end
 
 total.partial.end:
-  %total.next.1 = add i64 %total, 1
-  br label %total.head
+  %total.1.next = add i64 %total.1, 1
+  br label %total.1.head
 
-total.done:
+total.1.done:
   %total.result = load float, ptr %total.kept, align 4
   ; o = sum of (weight / total) * o of each partial
   %row.is_empty = fcmp oeq float %largest.result, 0xFFF0000000000000
@@ -1088,7 +1277,7 @@ total.done:
   br label %dim.head
 
 dim.head:
-  %dim = phi i64 [ 0, %total.done ], [ %dim.next, %dim.body ]
+  %dim = phi i64 [ 0, %total.1.done ], [ %dim.next, %dim.body ]
   %dim.more = icmp slt i64 %dim, 16
   br i1 %dim.more, label %dim.body, label %dim.done
 
@@ -1110,11 +1299,11 @@ join.head:
   br i1 %join.more, label %join.body, label %join.done
 
 join.body:
-  %blocks.i32.field.2 = getelementptr i8, ptr %args, i64 224
+  %blocks.i32.field.2 = getelementptr i8, ptr %args, i64 568
   %blocks.i32.2 = load i32, ptr %blocks.i32.field.2, align 4
   %blocks.2 = sext i32 %blocks.i32.2 to i64
-  %smaller.2 = icmp slt i64 %blocks.2, %total_units
-  %blocks.used.2 = select i1 %smaller.2, i64 %blocks.2, i64 %total_units
+  %smaller.3 = icmp slt i64 %blocks.2, %total_units
+  %blocks.used.2 = select i1 %smaller.3, i64 %blocks.2, i64 %total_units
   %unit.past.2 = add i64 %first_unit, 1
   %unit.share.2 = mul i64 %unit.past.2, %blocks.used.2
   %unit.share.last.2 = sub i64 %unit.share.2, 1
@@ -1126,9 +1315,9 @@ join.body:
   %slot.odd.2 = zext i1 %starts.later.2 to i64
   %slot.even.2 = shl i64 %piece.block.2, 1
   %slot.2 = add i64 %slot.even.2, %slot.odd.2
-  %partials.field.2 = getelementptr i8, ptr %args, i64 64
+  %partials.field.2 = getelementptr i8, ptr %args, i64 160
   %partials.2 = load ptr, ptr %partials.field.2, align 8
-  %partial_o_offset.field.2 = getelementptr i8, ptr %args, i64 208
+  %partial_o_offset.field.2 = getelementptr i8, ptr %args, i64 512
   %partial_o_offset.2 = load i64, ptr %partial_o_offset.field.2, align 8
   %slot.rows.2 = mul i64 %slot.2, 2
   %partial.row.2 = add i64 %slot.rows.2, %row
@@ -1191,6 +1380,54 @@ join.partial.end:
 
 join.done:
   %join.result = load float, ptr %join.kept, align 4
+  ; the finished row, to out and lse
+  %rows.before.1 = mul i64 %row_block, 2
+  %group.row = add i64 %rows.before.1, %row
+  %head.first = mul i64 %kv_head, 2
+  %q_head = add i64 %head.first, %group.row
+  %out.stride_batch.field = getelementptr i8, ptr %args, i64 400
+  %out.stride_batch = load i64, ptr %out.stride_batch.field, align 8
+  %out.batch = mul i64 %batch_index, %out.stride_batch
+  %out.stride_query.field = getelementptr i8, ptr %args, i64 408
+  %out.stride_query = load i64, ptr %out.stride_query.field, align 8
+  %out.query = mul i64 %first_token, %out.stride_query
+  %out.stride_head.field = getelementptr i8, ptr %args, i64 416
+  %out.stride_head = load i64, ptr %out.stride_head.field, align 8
+  %out.head = mul i64 %q_head, %out.stride_head
+  %out.before = add i64 %out.batch, %out.query
+  %out.offset = add i64 %out.before, %out.head
+  %out.field = getelementptr i8, ptr %args, i64 32
+  %out = load ptr, ptr %out.field, align 8
+  %out.bytes = mul i64 %out.offset, 4
+  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
+  br label %dim.2.head
+
+dim.2.head:
+  %dim.2 = phi i64 [ 0, %join.done ], [ %dim.2.next, %dim.2.body ]
+  %dim.2.more = icmp slt i64 %dim.2, 16
+  br i1 %dim.2.more, label %dim.2.body, label %dim.2.done
+
+dim.2.body:
+  %o.at.1 = getelementptr float, ptr %o, i64 %dim.2
+  %o.value = load <4 x float>, ptr %o.at.1, align 4
+  %dim.bytes = mul i64 %dim.2, 4
+  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes
+  store <4 x float> %o.value, ptr %out.at, align 4
+  %dim.2.next = add i64 %dim.2, 4
+  br label %dim.2.head
+
+dim.2.done:
+  %lse.stride_batch.field = getelementptr i8, ptr %args, i64 424
+  %lse.stride_batch = load i64, ptr %lse.stride_batch.field, align 8
+  %lse.batch = mul i64 %batch_index, %lse.stride_batch
+  %lse.stride_query.field = getelementptr i8, ptr %args, i64 432
+  %lse.stride_query = load i64, ptr %lse.stride_query.field, align 8
+  %lse.query = mul i64 %first_token, %lse.stride_query
+  %lse.stride_head.field = getelementptr i8, ptr %args, i64 440
+  %lse.stride_head = load i64, ptr %lse.stride_head.field, align 8
+  %lse.head = mul i64 %q_head, %lse.stride_head
+  %lse.before = add i64 %lse.batch, %lse.query
+  %lse.offset = add i64 %lse.before, %lse.head
   %tiny = fcmp olt float %total.result, 0x3810000000000000
   %lifted = fmul float %total.result, 0x4160000000000000
   %normal = select i1 %tiny, float %lifted, float %total.result
@@ -1221,59 +1458,100 @@ join.done:
   %is.valid = fcmp oge float %total.result, 0.0
   %log.checked = select i1 %is.valid, float %log.or.minus.inf, float 0x7FF8000000000000
   %log2_sum = fadd float %largest.result, %log.checked
-  %rows.before = mul i64 %row_block, 2
-  %group.row = add i64 %rows.before, %row
-  %head.first = mul i64 %kv_head, 2
-  %q_head = add i64 %head.first, %group.row
-  ; the finished row, to out and lse
-  %stride_batch.field = getelementptr i8, ptr %args, i64 152
-  %stride_batch = load i64, ptr %stride_batch.field, align 8
-  %out.batch = mul i64 %batch_row, %stride_batch
-  %stride_query.field = getelementptr i8, ptr %args, i64 160
-  %stride_query = load i64, ptr %stride_query.field, align 8
-  %stride_head.field = getelementptr i8, ptr %args, i64 168
-  %stride_head = load i64, ptr %stride_head.field, align 8
-  %out.head = mul i64 %q_head, %stride_head
-  %out.offset = add i64 %out.batch, %out.head
-  %out.bytes = mul i64 %out.offset, 4
-  %out.field = getelementptr i8, ptr %args, i64 24
-  %out = load ptr, ptr %out.field, align 8
-  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
-  br label %dim.2.head
-
-dim.2.head:
-  %dim.2 = phi i64 [ 0, %join.done ], [ %dim.2.next, %dim.2.body ]
-  %dim.2.more = icmp slt i64 %dim.2, 16
-  br i1 %dim.2.more, label %dim.2.body, label %dim.2.done
-
-dim.2.body:
-  %o.at.1 = getelementptr float, ptr %o, i64 %dim.2
-  %o.value = load <4 x float>, ptr %o.at.1, align 4
-  %dim.bytes = mul i64 %dim.2, 4
-  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes
-  store <4 x float> %o.value, ptr %out.at, align 4
-  %dim.2.next = add i64 %dim.2, 4
-  br label %dim.2.head
-
-dim.2.done:
-  %stride_batch.field.1 = getelementptr i8, ptr %args, i64 176
-  %stride_batch.1 = load i64, ptr %stride_batch.field.1, align 8
-  %lse.batch = mul i64 %batch_row, %stride_batch.1
-  %stride_query.field.1 = getelementptr i8, ptr %args, i64 184
-  %stride_query.1 = load i64, ptr %stride_query.field.1, align 8
-  %stride_head.field.1 = getelementptr i8, ptr %args, i64 192
-  %stride_head.1 = load i64, ptr %stride_head.field.1, align 8
-  %lse.head = mul i64 %q_head, %stride_head.1
-  %lse.offset = add i64 %lse.batch, %lse.head
-  %lse.field = getelementptr i8, ptr %args, i64 32
+  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
+  %lse.field = getelementptr i8, ptr %args, i64 40
   %lse = load ptr, ptr %lse.field, align 8
   %lse.at = getelementptr float, ptr %lse, i64 %lse.offset
-  %lse.natural = fmul float %log2_sum, 0x3FE62E4300000000
   store float %lse.natural, ptr %lse.at, align 4
   %row.next = add i64 %row, 1
   br label %row.head
 
 row.done:
+  ret void
+}
+
+define internal void @clear_tokens(ptr noalias readonly %args, i64 %block, i64 %blocks) #0 {
+entry:
+  %q_offset.field = getelementptr i8, ptr %args, i64 72
+  %q_offset = load ptr, ptr %q_offset.field, align 8
+  %batch.i32.field = getelementptr i8, ptr %args, i64 560
+  %batch.i32 = load i32, ptr %batch.i32.field, align 4
+  %batch = sext i32 %batch.i32 to i64
+  %offsets = add i64 %batch, 1
+  br label %entry.1.head
+
+entry.1.head:
+  %entry.1 = phi i64 [ 0, %entry ], [ %entry.1.next, %entry.1.body ]
+  %last = phi i64 [ 0, %entry ], [ %last.next, %entry.1.body ]
+  %entry.1.more = icmp slt i64 %entry.1, %offsets
+  br i1 %entry.1.more, label %entry.1.body, label %entry.1.done
+
+entry.1.body:
+  %offset.at = getelementptr i32, ptr %q_offset, i64 %entry.1
+  %offset.i32 = load i32, ptr %offset.at, align 4
+  %offset = sext i32 %offset.i32 to i64
+  %offset.is_known = icmp sge i64 %offset, 0
+  %last.next = select i1 %offset.is_known, i64 %offset, i64 %last
+  %entry.1.next = add i64 %entry.1, 1
+  br label %entry.1.head
+
+entry.1.done:
+  %query_rows.field = getelementptr i8, ptr %args, i64 536
+  %query_rows = load i64, ptr %query_rows.field, align 8
+  %tokens.beyond = sub i64 %query_rows, %last
+  %rows.beyond = mul i64 %tokens.beyond, 2
+  %out.field = getelementptr i8, ptr %args, i64 32
+  %out = load ptr, ptr %out.field, align 8
+  br label %beyond.head
+
+beyond.head:
+  %beyond = phi i64 [ %block, %entry.1.done ], [ %beyond.next, %dim.done ]
+  %beyond.more = icmp slt i64 %beyond, %rows.beyond
+  br i1 %beyond.more, label %beyond.body, label %beyond.done
+
+beyond.body:
+  %token.past = udiv i64 %beyond, 2
+  %token = add i64 %last, %token.past
+  %head = urem i64 %beyond, 2
+  %out.stride_query.field = getelementptr i8, ptr %args, i64 408
+  %out.stride_query = load i64, ptr %out.stride_query.field, align 8
+  %out.stride_head.field = getelementptr i8, ptr %args, i64 416
+  %out.stride_head = load i64, ptr %out.stride_head.field, align 8
+  %out.head = mul i64 %head, %out.stride_head
+  %out.token = mul i64 %token, %out.stride_query
+  %out.offset = add i64 %out.token, %out.head
+  %out.bytes = mul i64 %out.offset, 4
+  %out.row = getelementptr i8, ptr %out, i64 %out.bytes
+  br label %dim.head
+
+dim.head:
+  %dim = phi i64 [ 0, %beyond.body ], [ %dim.next, %dim.body ]
+  %dim.more = icmp slt i64 %dim, 16
+  br i1 %dim.more, label %dim.body, label %dim.done
+
+dim.body:
+  %dim.bytes = mul i64 %dim, 4
+  %out.at = getelementptr i8, ptr %out.row, i64 %dim.bytes
+  store <4 x float> splat (float 0.0), ptr %out.at, align 4
+  %dim.next = add i64 %dim, 4
+  br label %dim.head
+
+dim.done:
+  %lse.stride_query.field = getelementptr i8, ptr %args, i64 432
+  %lse.stride_query = load i64, ptr %lse.stride_query.field, align 8
+  %lse.stride_head.field = getelementptr i8, ptr %args, i64 440
+  %lse.stride_head = load i64, ptr %lse.stride_head.field, align 8
+  %lse.head = mul i64 %head, %lse.stride_head
+  %lse.token = mul i64 %token, %lse.stride_query
+  %lse.offset = add i64 %lse.token, %lse.head
+  %lse.field = getelementptr i8, ptr %args, i64 40
+  %lse = load ptr, ptr %lse.field, align 8
+  %lse.at = getelementptr float, ptr %lse, i64 %lse.offset
+  store float 0xFFF0000000000000, ptr %lse.at, align 4
+  %beyond.next = add i64 %beyond, %blocks
+  br label %beyond.head
+
+beyond.done:
   ret void
 }
 

@@ -1,0 +1,365 @@
+// The mma split kernel: tensor cores, sm_80 and up. K is the 16-row operand and packed query rows
+// are panels of 8 columns: S^T = K q^T, then O^T += V^T P^T, so that a group of up to 8 query rows
+// costs what one costs.
+//
+// Every warp is a stream of its own: it takes steps of 16 keys of the block's tiles through its own
+// ring of stages (kv_stage.cuh), keeps running rows for all panels, and meets the other warps once,
+// at the end of the piece. With g = lane / 4 and t = lane % 4 a lane holds, of every panel, columns
+// 2 t and 2 t + 1: the scores of keys g and g + 8 of a step, the rows' maxima (equal in all lanes
+// of a t), its own keys' share of their sums, and dims g and g + 8 of every 16 of their
+// accumulators.
+#pragma once
+
+#include "block_rows.cuh"
+#include "kv_stage.cuh"
+#include "queries.cuh"
+#include "score_math.cuh"
+
+namespace splitkv {
+
+template <Config C>
+struct Mma {
+  using Shape = MmaShape<C>;
+  static constexpr int panels = Shape::panels;
+  static constexpr int k_steps = Shape::dim_qk / 16;
+  static constexpr int v_tiles = Shape::dim_v / 16;
+  // Weights are rounded to 16 bits for the product with V. Over many dims the errors average out;
+  // of few, whose sums may nearly cancel, what the rounding left is multiplied too.
+  static constexpr int weight_parts = C.dim_v < 64 ? 2 : 1;
+  // Query operands stay in registers where they are few.
+  static constexpr bool holds_q = panels * k_steps <= 16;
+
+  u32 q[holds_q ? panels : 1][holds_q ? k_steps : 1][2];
+  float acc[panels][v_tiles][4];
+  float m[panels][2];
+  float l[panels][2];
+
+  __device__ void clear() {
+#pragma unroll
+    for (int p = 0; p < panels; ++p) {
+#pragma unroll
+      for (auto& tile : acc[p]) {
+#pragma unroll
+        for (float& a : tile) a = 0.0f;
+      }
+      m[p][0] = m[p][1] = negative_infinity();
+      l[p][0] = l[p][1] = 0.0f;
+    }
+  }
+};
+
+// By the whole block: query rows as 16-bit rows in shared memory, zeros where there is none.
+template <Config C>
+__device__ inline void stage_queries(const LaunchArgs& args, const Piece& piece, u32 shared) {
+  using Shape = MmaShape<C>;
+  constexpr int pairs = Shape::dim_qk / 2;
+#pragma unroll 2
+  for (int i = threadIdx.x; i < Shape::panels * 8 * pairs; i += 32 * C.warps) {
+    const int r = i / pairs;
+    const int dim = i % pairs * 2;
+    u32 word = 0;
+    if (r < C.rows && dim < C.dim_qk) {
+      const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, r);
+      word = pack_two<C.q_dtype>(query_element<C>(args, piece.row, piece.batch_row, row, dim),
+                                 query_element<C>(args, piece.row, piece.batch_row, row, dim + 1));
+    }
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared + r * Shape::pitch_q + dim * 2), "r"(word)
+                 : "memory");
+  }
+}
+
+template <Config C>
+__device__ inline void load_query_operand(u32 (&words)[2], u32 shared, int panel, int k_step,
+                                          int lane) {
+  using Shape = MmaShape<C>;
+  load_matrices(words,
+                shared + (panel * 8 + lane % 8) * Shape::pitch_q + k_step * 32 + lane / 8 % 2 * 16);
+}
+
+// S^T of one step: scores[panel][e] of key g + 8 (e / 2) and column 2 t + e % 2, not yet scaled.
+template <Config C>
+__device__ inline void multiply_keys(const Mma<C>& state, u32 shared_q, u32 rows, int pitch,
+                                     int lane, float (&scores)[Mma<C>::panels][4]) {
+  using M = Mma<C>;
+#pragma unroll
+  for (int p = 0; p < M::panels; ++p) {
+#pragma unroll
+    for (float& s : scores[p]) s = 0.0f;
+  }
+  const u32 at = rows + lane % 16 * pitch + lane / 16 * 16;
+#pragma unroll(M::holds_q ? M::k_steps : 4)
+  for (int x = 0; x < M::k_steps; ++x) {
+    u32 keys[4];
+    load_matrices(keys, at + x * 32);
+#pragma unroll
+    for (int p = 0; p < M::panels; ++p) {
+      if constexpr (M::holds_q) {
+        multiply_add<M::Shape::type_k>(scores[p], keys, state.q[p][x]);
+      } else {
+        u32 query[2];
+        load_query_operand<C>(query, shared_q, p, x, lane);
+        multiply_add<M::Shape::type_k>(scores[p], keys, query);
+      }
+    }
+  }
+}
+
+// O^T += V^T P^T for the step's 16 keys; weights[panel][e] lie as the scores did.
+template <Config C>
+__device__ inline void multiply_values(Mma<C>& state, u32 rows, int pitch, int lane,
+                                       const float (&weights)[Mma<C>::panels][4]) {
+  using M = Mma<C>;
+  constexpr DType T = M::Shape::type_v;
+  u32 operand[M::weight_parts][M::panels][2];
+#pragma unroll
+  for (int p = 0; p < M::panels; ++p) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float low = weights[p][2 * half];
+      const float high = weights[p][2 * half + 1];
+      const u32 word = pack_two<T>(low, high);
+      operand[0][p][half] = transpose(word);
+      if constexpr (M::weight_parts == 2) {
+        const u32 rest =
+            pack_two<T>(low - from_bits<T>(word & 0xffff), high - from_bits<T>(word >> 16));
+        operand[1][p][half] = transpose(rest);
+      }
+    }
+  }
+  const u32 at = rows + (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 16;
+#pragma unroll
+  for (int x = 0; x < M::v_tiles; ++x) {
+    u32 values[4];
+    load_transposed(values, at + x * 32);
+#pragma unroll
+    for (int p = 0; p < M::panels; ++p) {
+#pragma unroll
+      for (int part = 0; part < M::weight_parts; ++part) {
+        multiply_add<T>(state.acc[p][x], values, operand[part][p]);
+      }
+    }
+  }
+}
+
+// Log2 scores from products, -inf where a key is masked. `k_scale` holds those of keys g and g + 8.
+template <Config C, class Score>
+__device__ inline void score_step(const LaunchArgs& args, const Piece& piece,
+                                  const KvStages<C>& stages, i32 step_key,
+                                  const float (&k_scale)[2], float (&scores)[Mma<C>::panels][4]) {
+  const int g = stages.lane / 4;
+  const int t = stages.lane % 4;
+#pragma unroll
+  for (int p = 0; p < Mma<C>::panels; ++p) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const i32 key = step_key + g + e / 2 * 8;
+      const int r = smaller(p * 8 + 2 * t + e % 2, C.rows - 1);
+      const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, r);
+      const Coordinates at = coordinates_of<C>(args, piece.row, piece.batch_row, row, key);
+      bool counts = key >= stages.first_key && key < stages.end_key;
+      if constexpr (C.checked && C.page_size > 0) {
+        counts = counts && stages.walk.place(args, key).readable;
+      }
+      scores[p][e] = counts && Score::visible(at, args)
+                         ? Score::log2_score(scores[p][e] * k_scale[e / 2], at, args)
+                         : negative_infinity();
+    }
+  }
+}
+
+// Moves every row to the maximum the step brings. One branch for all rows: once the maxima have
+// settled, most steps leave all of them as they are.
+template <Config C>
+__device__ inline void raise_maxima(Mma<C>& state, const float (&scores)[Mma<C>::panels][4]) {
+  using M = Mma<C>;
+  float top[M::panels][2];
+  bool raised = false;
+#pragma unroll
+  for (int p = 0; p < M::panels; ++p) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      float most = fmaxf(scores[p][c], scores[p][c + 2]);
+#pragma unroll
+      for (int offset = 4; offset < 32; offset *= 2) {
+        most = fmaxf(most, __shfl_xor_sync(all_lanes, most, offset));
+      }
+      top[p][c] = fmaxf(most, state.m[p][c]);
+      raised = raised || top[p][c] != state.m[p][c];
+    }
+  }
+  if (!__any_sync(all_lanes, raised)) return;
+#pragma unroll
+  for (int p = 0; p < M::panels; ++p) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const float factor = weight_of(state.m[p][c], top[p][c]);
+      state.m[p][c] = top[p][c];
+      state.l[p][c] *= factor;
+#pragma unroll
+      for (auto& tile : state.acc[p]) {
+        tile[c] *= factor;
+        tile[c + 2] *= factor;
+      }
+    }
+  }
+}
+
+// Scores become weights; a row without keys so far weighs with 0, never with NaN.
+template <Config C>
+__device__ inline void weigh(Mma<C>& state, float (&scores)[Mma<C>::panels][4]) {
+#pragma unroll
+  for (int p = 0; p < Mma<C>::panels; ++p) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float m = state.m[p][e % 2];
+      scores[p][e] = exp2(scores[p][e] - (m == negative_infinity() ? 0.0f : m));
+      state.l[p][e % 2] += scores[p][e];
+    }
+  }
+}
+
+// The step's keys, which lie in their stage.
+template <Config C, class Score>
+__device__ inline void add_step(Mma<C>& state, const LaunchArgs& args, const Piece& piece,
+                                const KvStages<C>& stages, i32 step, i32 step_key, u32 shared_q,
+                                float shared_k_scale) {
+  using Shape = MmaShape<C>;
+  const int g = stages.lane / 4;
+  u32 rows = stages.k_rows(step);
+  if constexpr (!Shape::wide_k) {
+    stages.template widen<C.k_dtype, Shape::type_k, C.dim_qk, Shape::pitch_k>(rows);
+    rows = stages.work();
+  }
+  float scores[Mma<C>::panels][4];
+  multiply_keys<C>(state, shared_q, rows, Shape::wide_k ? Shape::pitch_k : Shape::pitch_work,
+                   stages.lane, scores);
+  float k_scale[2] = {shared_k_scale, shared_k_scale};
+  if constexpr (has_key_scale(C.k_scale)) {
+    k_scale[0] = load_shared_float(stages.scales(step) + 4 * g);
+    k_scale[1] = load_shared_float(stages.scales(step) + 4 * (g + 8));
+  }
+  score_step<C, Score>(args, piece, stages, step_key, k_scale, scores);
+  raise_maxima<C>(state, scores);
+  weigh<C>(state, scores);
+  if constexpr (has_key_scale(C.v_scale)) {
+    const u32 at = stages.scales(step) + (C.v_in_k ? 0 : 4 * step_keys) + 4 * g;
+    const float v_scale[2] = {load_shared_float(at), load_shared_float(at + 32)};
+#pragma unroll
+    for (int p = 0; p < Mma<C>::panels; ++p) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) scores[p][e] *= v_scale[e / 2];
+    }
+  }
+  rows = stages.v_rows(step);
+  if constexpr (Shape::v_is_widened_k) {
+    rows = stages.work();
+  } else if constexpr (!Shape::wide_v) {
+    __syncwarp();  // the work area's keys have been read
+    stages.template widen<C.v_dtype, Shape::type_v, C.dim_v,
+                          C.v_in_k ? Shape::pitch_k : Shape::pitch_v>(rows);
+    rows = stages.work();
+  }
+  constexpr int pitch = !Shape::wide_v ? Shape::pitch_work
+                        : C.v_in_k     ? Shape::pitch_k
+                                       : Shape::pitch_v;
+  multiply_values<C>(state, rows, pitch, stages.lane, scores);
+}
+
+// A warp's stream: while one step is added, those after it are on their way, and the rows of the
+// one beyond them are looked up.
+template <Config C, class Score>
+__device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Piece& piece,
+                                 u32 shared_q) {
+  const WarpSteps<C> steps(piece, threadIdx.x / 32);
+  const KvStages<C> stages(args, piece, shared_q, threadIdx.x % 32);
+  const float k_scale = head_scale<C.k_scale>(args.k_scale, piece.kv_head);
+  stages.clear_padding();
+  StepRows rows;
+#pragma unroll 1
+  for (i32 step = -C.stages; step < steps.count; ++step) {
+    const i32 ahead = step + C.stages - 1;
+    __syncwarp();  // all lanes have read the stage that is filled next
+    if (ahead >= 0 && ahead < steps.count) {
+      stages.start(ahead, steps.first_key(ahead), rows);
+    } else {
+      commit_copies();
+    }
+    rows = stages.look_up(steps.first_key(ahead + 1));
+    if (step < 0) continue;
+    wait_copies<C.stages - 1>();
+    __syncwarp();
+    const i32 step_key = steps.first_key(step);
+    if (stages.is_outside(step_key)) continue;
+    add_step<C, Score>(state, args, piece, stages, step, step_key, shared_q, k_scale);
+  }
+  wait_copies<0>();
+}
+
+template <Config C>
+__device__ inline void store_warp_rows(const Mma<C>& state, const BlockRows<C>& rows, int warp,
+                                       int lane, float v_scale) {
+  using M = Mma<C>;
+  const int g = lane / 4;
+  const int t = lane % 4;
+#pragma unroll
+  for (int p = 0; p < M::panels; ++p) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      float sum = state.l[p][c];
+#pragma unroll
+      for (int offset = 4; offset < 32; offset *= 2) {
+        sum += __shfl_xor_sync(all_lanes, sum, offset);
+      }
+      const int r = p * 8 + 2 * t + c;
+      if (C.rows % 8 != 0 && r >= C.rows) continue;
+      if (g == 0) rows.statistics[warp * C.rows + r] = {state.m[p][c], sum};
+      float* acc = rows.row(warp, r);
+#pragma unroll
+      for (int x = 0; x < M::v_tiles; ++x) {
+        const int dim = x * 16 + g;
+        if (C.dim_v % 16 == 0 || dim < C.dim_v) acc[dim] = state.acc[p][x][c] * v_scale;
+        if (C.dim_v % 16 == 0 || dim + 8 < C.dim_v) {
+          acc[dim + 8] = state.acc[p][x][c + 2] * v_scale;
+        }
+      }
+    }
+  }
+}
+
+// Shared memory of a block: queries and stages, then, in the same place, the warps' rows.
+template <Config C>
+struct MmaMemory {
+  static constexpr int bytes = larger(MmaShape<C>::staging_bytes, BlockRows<C>::bytes);
+};
+
+// Entry: grid and shared memory as codegen/launch_shape.hpp says.
+template <Config C, class Score>
+__device__ inline void split_mma(const LaunchArgs& args, float* shared) {
+  for_each_piece<C, Score>(args, [&](const Piece& piece) {
+    using M = Mma<C>;
+    const int lane = threadIdx.x % 32;
+    const u32 shared_q = shared_address(shared);
+    const BlockRows<C> rows(shared);
+    {
+      M state;
+      state.clear();
+      stage_queries<C>(args, piece, shared_q);
+      __syncthreads();
+      if constexpr (M::holds_q) {
+#pragma unroll
+        for (int p = 0; p < M::panels; ++p) {
+#pragma unroll
+          for (int x = 0; x < M::k_steps; ++x) {
+            load_query_operand<C>(state.q[p][x], shared_q, p, x, lane);
+          }
+        }
+      }
+      add_steps<C, Score>(state, args, piece, shared_q);
+      __syncthreads();  // queries and stages make room for the warps' rows
+      store_warp_rows(state, rows, threadIdx.x / 32, lane, shared_v_scale<C>(args, piece.kv_head));
+    }
+    finish_piece<C, Score>(args, piece, rows);
+  });
+}
+
+}  // namespace splitkv
