@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/binding_io.hpp"
 #include "runtime/c_api_support.hpp"
 #include "runtime/launch.hpp"
 
@@ -15,18 +16,12 @@ using splitkv::Unit;
 
 namespace {
 
-Outcome check_stream(const splitkv::PreparedKernel& kernel, const void* stream) {
-  if (kernel.target.kind == splitkv::TargetKind::cuda || stream == nullptr) return Unit{};
-  return invalid_argument(
-      fmt::format("stream={} is given to a CPU kernel; NULL would fit", stream));
-}
-
 // Checks what the caller gave and calls go(launch); an empty batch is done at once.
 template <class Go>
 Outcome checked_run(const splitkv_kernel* kernel, const splitkv_binding* binding,
                     const splitkv_args* args, const Go& go) {
   if (Outcome given = not_null(kernel, "kernel"); !given) return given;
-  const auto read_binding = splitkv::read_struct(binding, "binding");
+  const auto read_binding = splitkv::read_binding(binding);
   if (!read_binding) return read_binding.error();
   const auto read_args = splitkv::read_struct(args, "args");
   if (!read_args) return read_args.error();
@@ -34,7 +29,13 @@ Outcome checked_run(const splitkv_kernel* kernel, const splitkv_binding* binding
     return invalid_argument(
         fmt::format("args.batch={} is negative; 0 or more would fit", read_args->batch));
   }
-  if (read_args->batch == 0) return Unit{};
+  if (read_args->batch == 0) {
+    if (read_args->query_rows == 0) return Unit{};
+    return invalid_argument(
+        fmt::format("args.query_rows={} with batch=0: nothing runs that could zero them; 0 would "
+                    "fit",
+                    read_args->query_rows));
+  }
   const auto launch = splitkv::make_launch(*kernel->prepared, *read_binding, *read_args);
   if (!launch) return launch.error();
   return go(*launch);
@@ -59,7 +60,7 @@ splitkv_status splitkv_state_init(const splitkv_kernel* kernel, void* state, siz
                                   void* stream, splitkv_message* message) {
   return answer(message, [&]() -> Outcome {
     if (Outcome given = not_null(kernel, "kernel"); !given) return given;
-    if (Outcome fits = check_stream(*kernel->prepared, stream); !fits) return fits;
+    if (Outcome fits = splitkv::check_stream(kernel->prepared->target, stream); !fits) return fits;
     if (state_bytes == 0) return Unit{};
     if (Outcome given = not_null(state, "state"); !given) return given;
     return kernel->prepared->loaded.code->zero(state, state_bytes, stream);
@@ -74,8 +75,14 @@ splitkv_status splitkv_dense_strides(const splitkv_kernel* kernel, int64_t capac
     if (!read) return read.error();
     auto filled = splitkv::dense_strides(kernel->prepared->problem, capacity);
     if (!filled) return filled.error();
+    // Pointers stay as the caller has them.
     filled->k = read->k;
     filled->v = read->v;
+    filled->k_scale = read->k_scale;
+    filled->v_scale = read->v_scale;
+    filled->alibi_slopes = read->alibi_slopes;
+    filled->sink = read->sink;
+    std::copy(std::begin(read->params), std::end(read->params), filled->params);
     return splitkv::write_struct(*filled, tensors, "tensors");
   });
 }
@@ -88,7 +95,7 @@ splitkv_status splitkv_bind(const splitkv_kernel* kernel, const splitkv_tensors*
     if (!read) return read.error();
     const auto bound = splitkv::bind(*kernel->prepared, *read);
     if (!bound) return bound.error();
-    return splitkv::write_struct(*bound, binding, "binding");
+    return splitkv::write_binding(*bound, binding);
   });
 }
 
@@ -96,7 +103,7 @@ splitkv_status splitkv_run(const splitkv_kernel* kernel, const splitkv_binding* 
                            const splitkv_args* args, void* stream, splitkv_message* message) {
   return answer(message, [&]() -> Outcome {
     if (Outcome given = not_null(kernel, "kernel"); !given) return given;
-    if (Outcome fits = check_stream(*kernel->prepared, stream); !fits) return fits;
+    if (Outcome fits = splitkv::check_stream(kernel->prepared->target, stream); !fits) return fits;
     return checked_run(kernel, binding, args, [&](const splitkv::Launch& launch) {
       return kernel->prepared->loaded.code->run(launch.args, launch.shape, stream);
     });

@@ -20,7 +20,17 @@ struct splitkv_kernel {
   std::unique_ptr<const splitkv::PreparedKernel> prepared;
 };
 
+struct splitkv_merger {
+  std::unique_ptr<const splitkv::PreparedMerge> prepared;
+};
+
 namespace splitkv {
+
+inline Outcome check_stream(const Target& target, const void* stream) {
+  if (target.kind == TargetKind::cuda || stream == nullptr) return Unit{};
+  return invalid_argument(
+      fmt::format("stream={} is given to the CPU target; NULL would fit", stream));
+}
 
 inline bool is_usable(const splitkv_message* message) {
   return message == nullptr || message->size >= sizeof(splitkv_message);

@@ -2,6 +2,7 @@
 // the caller's parallel_for.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/cpu/cpu_module.hpp"
@@ -50,6 +51,29 @@ struct Grid {
   }
 };
 
+// Rows of a merge, some at a time.
+struct MergeRows {
+  static constexpr int64_t kAtOnce = 16;
+  using Entry = void (*)(const MergeArgs* args, int64_t first_row, int64_t end_row);
+
+  Entry entry;
+  const MergeArgs* args;
+
+  static void run(void* context, int64_t i) {
+    const MergeRows& rows = *static_cast<const MergeRows*>(context);
+    rows.entry(rows.args, i * kAtOnce, std::min((i + 1) * kAtOnce, rows.args->rows));
+  }
+};
+
+class CpuErrorMemory final : public ErrorMemory {
+ public:
+  ErrorRecord* host() const override { return record_.get(); }
+  ErrorRecord* device() const override { return record_.get(); }
+
+ private:
+  std::unique_ptr<ErrorRecord> record_ = std::make_unique<ErrorRecord>();
+};
+
 class CpuCode final : public LoadedCode {
  public:
   CpuCode(std::shared_ptr<const CpuModule> module, std::shared_ptr<const Spread> spread)
@@ -77,6 +101,15 @@ class CpuCode final : public LoadedCode {
 
   Outcome zero(void* data, size_t bytes, void*) const override {
     std::memset(data, 0, bytes);
+    return Unit{};
+  }
+
+  Outcome merge(const MergeArgs& args, void*) const override {
+    // The entry of merge code has a third parameter.
+    MergeRows rows{reinterpret_cast<MergeRows::Entry>(reinterpret_cast<void*>(module_->split())),
+                   &args};
+    const int64_t parts = (args.rows + MergeRows::kAtOnce - 1) / MergeRows::kAtOnce;
+    spread_->parallel_for(parts, &MergeRows::run, &rows);
     return Unit{};
   }
 
@@ -108,6 +141,10 @@ class CpuPlatform final : public Platform {
     if (loaded.from_memory) services_.counters.count_hit();
     loaded.code = std::make_shared<const CpuCode>(module->value, spread());
     return loaded;
+  }
+
+  Result<std::shared_ptr<const ErrorMemory>> make_error_memory(const std::string&) override {
+    return std::shared_ptr<const ErrorMemory>(std::make_shared<const CpuErrorMemory>());
   }
 
  private:

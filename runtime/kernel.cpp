@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
 #include "runtime/schedule_choice.hpp"
@@ -22,6 +24,16 @@ Error no_such_target(const char* device, const char* option) {
 }
 
 bool is_cpu(const std::string& text) { return text == "cpu" || text.starts_with("cpu:"); }
+
+// checked=auto is on in debug builds of the library.
+Checked resolved(Checked checked) {
+  if (checked != Checked::automatic) return checked;
+#ifdef NDEBUG
+  return Checked::off;
+#else
+  return Checked::on;
+#endif
+}
 
 uint64_t binding_id_of(const PreparedKernel& kernel) {
   const std::string text = kernel.device + '\n' + kernel.problem_text;
@@ -72,6 +84,7 @@ Result<std::unique_ptr<PreparedKernel>> KernelRuntime::prepare(const PrepareRequ
 
   auto kernel = std::make_unique<PreparedKernel>();
   kernel->problem = *problem;
+  kernel->problem.checked = resolved(problem->checked);
   kernel->schedule = choice->schedule;
   kernel->target = *target;
   kernel->device = request.device;
@@ -80,19 +93,68 @@ Result<std::unique_ptr<PreparedKernel>> KernelRuntime::prepare(const PrepareRequ
   kernel->target_text = print(*target);
   kernel->why = choice->why;
   kernel->binding_id = binding_id_of(*kernel);
-  kernel->source = emit(*problem, choice->schedule, *target);
-  const LaunchShape shape = launch_shape(*problem, choice->schedule, 1);
+  kernel->source = emit(kernel->problem, choice->schedule, *target);
+  const LaunchShape shape = launch_shape(kernel->problem, choice->schedule, 1);
   Result<Loaded> loaded = (*platform)->load({.device = request.device,
                                              .target = *target,
                                              .source = kernel->source,
                                              .split_smem_bytes = shape.split_smem_bytes});
   if (!loaded) return loaded.error();
   kernel->loaded = *std::move(loaded);
+  if (kernel->problem.checked == Checked::on) {
+    auto errors = (*platform)->make_error_memory(request.device);
+    if (!errors) return errors.error();
+    kernel->errors = *std::move(errors);
+  }
   services_.log.debug(fmt::format("prepared [{}] [{}] on {} ({}), key {}, {}", kernel->problem_text,
                                   kernel->schedule_text, kernel->device, kernel->target_text,
                                   kernel->loaded.key.digest,
                                   kernel->loaded.from_memory ? "from memory" : "compiled"));
   return kernel;
+}
+
+Result<std::unique_ptr<PreparedMerge>> KernelRuntime::prepare_merge(const std::string& device,
+                                                                    const std::string& form,
+                                                                    const std::string& base) {
+  const Result<Platform*> platform = platform_of(device);
+  if (!platform) return platform.error();
+  if (form != "mlo" && form != "lse") {
+    return invalid_argument(fmt::format(
+        "form={} is no form of partials; mlo, for (m, l, o), or lse, for (S, o), would fit", form));
+  }
+  if (base != "natural" && base != "base2") {
+    return invalid_argument(
+        fmt::format("base={} is no base of m and S; natural or base2 would fit", base));
+  }
+  const Result<Target> target = (*platform)->target_of(device);
+  if (!target) return target.error();
+  auto merge = std::make_unique<PreparedMerge>();
+  merge->form = form == "mlo" ? Merge::mlo : Merge::lse;
+  merge->target = *target;
+  const KernelSource source =
+      emit_merge(merge->form, base == "natural" ? LseOutput::natural : LseOutput::base2, *target);
+  Result<Loaded> loaded = (*platform)->load(
+      {.device = device, .target = *target, .source = source, .split_smem_bytes = 0});
+  if (!loaded) return loaded.error();
+  merge->loaded = *std::move(loaded);
+  services_.log.debug(fmt::format("prepared the merge of {} ({}) on {}, key {}, {}", form, base,
+                                  device, merge->loaded.key.digest,
+                                  merge->loaded.from_memory ? "from memory" : "compiled"));
+  return merge;
+}
+
+std::optional<ErrorRecord> take_fault(const PreparedKernel& kernel) {
+  if (kernel.errors == nullptr) return std::nullopt;
+  ErrorRecord& record = *kernel.errors->host();
+  const std::atomic_ref<int32_t> code(record.code);
+  if (code.load(std::memory_order_acquire) == kNoFault) return std::nullopt;
+  const ErrorRecord found = record;
+  record.row = record.slot = 0;
+  record.value = 0;
+  code.store(kNoFault, std::memory_order_relaxed);
+  // Whoever claims the record next finds it empty.
+  std::atomic_ref<int32_t>(record.claimed).store(0, std::memory_order_release);
+  return found;
 }
 
 Outcome check_support(const std::string& problem_text, const std::string& target_text) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "compiler/problem.hpp"
@@ -14,7 +15,7 @@ namespace splitkv {
 
 // Immutable after prepare. Any threads may run it at once, each with its own scratch and state.
 struct PreparedKernel {
-  Problem problem;
+  Problem problem;  // checked= is on or off here, never auto
   Schedule schedule;
   Target target;
   KernelSource source;
@@ -27,6 +28,8 @@ struct PreparedKernel {
   std::string target_text;
   std::string why;
 
+  std::shared_ptr<const ErrorMemory> errors;  // null unless checked
+
   // Equal for kernels that take the same tensors: a digest of device and problem.
   uint64_t binding_id = 0;
 };
@@ -38,12 +41,27 @@ struct PrepareRequest {
   const char* schedule = nullptr;  // null: SPLITKV_SCHEDULE, else the library's choice
 };
 
+// A loaded merge of partials of one form and base.
+struct PreparedMerge {
+  Merge form;
+  Target target;
+  Loaded loaded;
+};
+
+// What a checked kernel recorded, and its record made ready for the next fault. Nothing where there
+// is no fault.
+std::optional<ErrorRecord> take_fault(const PreparedKernel& kernel);
+
 // Options, counters, and kernels in memory. Thread-safe.
 class KernelRuntime {
  public:
   explicit KernelRuntime(const RuntimeOptions& options);
 
   Result<std::unique_ptr<PreparedKernel>> prepare(const PrepareRequest& request);
+  // form: "mlo" or "lse"; base: "natural" or "base2".
+  Result<std::unique_ptr<PreparedMerge>> prepare_merge(const std::string& device,
+                                                       const std::string& form,
+                                                       const std::string& base);
   Counters::Values statistics() const { return services_.counters.values(); }
 
  private:

@@ -11,6 +11,7 @@
 #include "codegen/kernel_source.hpp"
 #include "codegen/launch_args.hpp"
 #include "codegen/launch_shape.hpp"
+#include "codegen/merge_source.hpp"
 #include "compiler/result.hpp"
 #include "compiler/target.hpp"
 #include "runtime/kernel_key.hpp"
@@ -88,6 +89,17 @@ class LoadedCode {
   virtual Outcome run_part(const LaunchArgs& args, const LaunchShape& shape, int64_t part,
                            int64_t parts) const = 0;
   virtual Outcome zero(void* data, size_t bytes, void* stream) const = 0;
+  // Code of emit_merge only. CUDA: on `stream`, without waiting. CPU: returns when done.
+  virtual Outcome merge(const MergeArgs& args, void* stream) const = 0;
+};
+
+// The error record of a checked kernel, in memory that host and device both see; all zero at first.
+class ErrorMemory {
+ public:
+  virtual ~ErrorMemory() = default;
+
+  virtual ErrorRecord* host() const = 0;
+  virtual ErrorRecord* device() const = 0;  // what kernels are given
 };
 
 struct LoadRequest {
@@ -112,6 +124,8 @@ class Platform {
   // Compiles or finds in memory, and loads. not_prepared where it would have to compile and
   // SPLITKV_NO_JIT is set.
   virtual Result<Loaded> load(const LoadRequest& request) = 0;
+  virtual Result<std::shared_ptr<const ErrorMemory>> make_error_memory(
+      const std::string& device) = 0;
 };
 
 std::unique_ptr<Platform> make_cuda_platform(Services& services);

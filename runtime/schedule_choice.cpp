@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "codegen/launch_shape.hpp"
 #include "compiler/text.hpp"
@@ -17,6 +18,14 @@ bool names_word(std::string_view text, std::string_view word) {
     if (at == 0 || text[at - 1] == ' ' || text[at - 1] == '\t') return true;
   }
   return false;
+}
+
+// Words that name a family are read over what the library would choose of that family.
+std::optional<Family> family_named(std::string_view words) {
+  for (Family family : {Family::simt, Family::mma}) {
+    if (names_word(words, fmt::format("family={}", name(family)))) return family;
+  }
+  return std::nullopt;
 }
 
 int clamp_to_int(int64_t value) {
@@ -38,17 +47,11 @@ void keep_the_grid(std::string_view words, const Problem& problem, const Workloa
   }
 }
 
-}  // namespace
-
-Result<ScheduleChoice> choose_schedule(const Problem& problem, const Workload& workload,
-                                       const Target& target, const char* argument,
-                                       const std::string& variable) {
-  ScheduleChoice choice = default_schedule(problem, workload, target);
-  const bool from_argument = argument != nullptr;
-  if (!from_argument && variable.empty()) return choice;
-
-  const std::string words = from_argument ? argument : variable;
-  const char* holder = from_argument ? "the schedule argument" : "SPLITKV_SCHEDULE";
+// Words read over the library's choice, of `family` where one is named. `holder` gave them.
+Result<ScheduleChoice> read_words(const std::string& words, const char* holder,
+                                  const Problem& problem, const Workload& workload,
+                                  const Target& target, std::optional<Family> family) {
+  ScheduleChoice choice = default_schedule(problem, workload, target, family);
   const Result<Schedule> parsed = parse_schedule(words, choice.schedule);
   if (!parsed) {
     return Error{parsed.error().status, fmt::format("in {}: {}", holder, parsed.error().message)};
@@ -61,7 +64,29 @@ Result<ScheduleChoice> choose_schedule(const Problem& problem, const Workload& w
     return error;
   }
   choice.schedule = schedule;
-  choice.why = fmt::format("{} ({}), over the library's choice ({})", holder, words, choice.why);
+  return choice;
+}
+
+}  // namespace
+
+Result<ScheduleChoice> choose_schedule(const Problem& problem, const Workload& workload,
+                                       const Target& target, const char* argument,
+                                       const std::string& variable) {
+  const bool from_argument = argument != nullptr;
+  if (!from_argument && variable.empty()) return default_schedule(problem, workload, target);
+
+  const std::string words = from_argument ? argument : variable;
+  const char* holder = from_argument ? "the schedule argument" : "SPLITKV_SCHEDULE";
+  const std::optional<Family> named = family_named(words);
+  Result<ScheduleChoice> choice = read_words(words, holder, problem, workload, target, named);
+  if (!choice && !named && target.kind == TargetKind::cuda) {
+    // What the words ask for may not suit the family that would be chosen without them.
+    Result<ScheduleChoice> other =
+        read_words(words, holder, problem, workload, target, Family::simt);
+    if (other) choice = std::move(other);
+  }
+  if (!choice) return choice;
+  choice->why = fmt::format("{} ({}), over the library's choice ({})", holder, words, choice->why);
   return choice;
 }
 

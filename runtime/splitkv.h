@@ -156,7 +156,16 @@ typedef struct splitkv_tensors {
   const void* k;
   const void* v;
   int64_t k_stride_block, k_stride_head, k_stride_token;
-  int64_t v_stride_block, v_stride_head, v_stride_token;
+  int64_t v_stride_block, v_stride_head, v_stride_token; /* v_in_k=on: v is NULL, these are 0 */
+  /* Scales, fp32 on the device, one for each ... tensor: [1]. head: [kv_heads]. token: token and kv
+   * head, by these strides. inline: NULL, they lie in the rows. */
+  const float* k_scale;
+  const float* v_scale;
+  int64_t k_scale_stride_block, k_scale_stride_head, k_scale_stride_token;
+  int64_t v_scale_stride_block, v_scale_stride_head, v_scale_stride_token;
+  const float* alibi_slopes; /* [q_heads], exactly when alibi=on */
+  const float* sink;         /* [q_heads], exactly when sink=on */
+  const float* params[8];    /* in the order of the problem's params=: [1], [q_heads] or [batch] */
 } splitkv_tensors;
 
 /* Fills the strides of dense tensors in the problem's layout: bhtd and bthd with `capacity` tokens
@@ -183,13 +192,17 @@ SPLITKV_API splitkv_status splitkv_bind(const splitkv_kernel* kernel,
 typedef struct splitkv_args {
   size_t size;
   int64_t batch;
-  const void* q;                             /* [batch, q_heads, dim_qk] of the problem's q type */
-  int64_t q_stride_batch, q_stride_head;     /* both 0: dense */
-  void* out;                                 /* [batch, q_heads, dim_v] of the problem's out type */
+  const void* q;                         /* [batch, query_len, q_heads, dim_qk], or with q_offset
+                                          * [query_rows, q_heads, dim_qk]; the problem's q type */
+  int64_t q_stride_batch, q_stride_head; /* both 0: dense */
+  void* out;                             /* like q with dim_v, of the problem's out type; fp32 where
+                                          * out=partial */
   int64_t out_stride_batch, out_stride_head; /* both 0: dense */
-  float* lse;                                /* [batch, q_heads]; NULL exactly when lse=none */
+  float* lse; /* like q without its last dimension; NULL exactly when lse=none. out=partial: S where
+               * merge=lse, m where merge=mlo, never NULL */
   int64_t lse_stride_batch, lse_stride_head; /* both 0: dense */
-  const int32_t* kv_len;                     /* [batch] on the device */
+  const void* kv_len; /* [batch] on the device, int32 (int64 where kv_len_is_int64); NULL: every row
+                       * has kv_len_host keys */
   /* Paged: row r's page ids start at page_table + page_offset[r], or, with page_offset NULL, at
    * page_table + r * page_table_stride. Only ids of tokens that the row can see are read. */
   const int32_t* page_table;
@@ -199,6 +212,38 @@ typedef struct splitkv_args {
   size_t scratch_bytes;
   void* state;
   size_t state_bytes;
+
+  /* Strides of query tokens; looked at where query_len > 1 or q_offset is given. With q_offset the
+   * batch strides are not looked at. 0: dense. */
+  int64_t q_stride_query, out_stride_query, lse_stride_query;
+  const void* q_rope; /* [batch, query_len, q_heads, dim_rope], exactly when dim_rope > 0 */
+  int64_t q_rope_stride_batch, q_rope_stride_query, q_rope_stride_head; /* all 0: dense */
+  /* Exactly when ragged=on: [batch + 1] on the device: row r has the query tokens [q_offset[r],
+   * q_offset[r + 1]), at most query_len, none where an offset is -1 or both are equal. query_rows:
+   * token rows that q, out and lse hold; those of out beyond the last query are zeroed, of lse set
+   * to -inf. */
+  const int32_t* q_offset;
+  int64_t query_rows;
+  float* partial_l; /* out=partial with merge=mlo: l, like lse; otherwise NULL */
+  int32_t kv_len_is_int64;
+  int32_t kv_len_host;
+  const int32_t* kv_begin; /* [batch] on the device: keys before it are not there; NULL: 0 */
+  /* positions=strided: key i of a row stands at pos0 + i * pos_step, of total_len[row] keys that
+   * all shards hold; queries stand at the end of those. */
+  const int32_t* total_len;
+  int64_t pos0, pos_step;
+  const int32_t* v_page_table; /* page_tables=separate: V's */
+  const int64_t* v_page_offset;
+  int64_t v_page_table_stride;
+  const void* bias; /* [batch, q_heads, query, key] exactly when bias=; strides of 0 repeat */
+  int64_t bias_stride_batch, bias_stride_head, bias_stride_query, bias_stride_key;
+  /* mask=tree: [batch, query] rows of packed bits, lowest bit of the lowest byte first
+   * (little-endian words of any width): bit j of query i lets it see key kv_len - queries + j.
+   * Strides in bytes. */
+  const uint8_t* tree;
+  int64_t tree_stride_batch, tree_stride_query;
+  int64_t page_count;  /* checked=on: ids lie in [0, page_count); 0: not checked */
+  int64_t kv_capacity; /* checked=on: keys a row can hold; 0: not checked */
 } splitkv_args;
 
 /* Launches on the stream and returns: never compiles, tunes, allocates or synchronises. On the CPU
@@ -215,6 +260,56 @@ SPLITKV_API splitkv_status splitkv_run_part(const splitkv_kernel* kernel,
                                             const splitkv_binding* binding,
                                             const splitkv_args* args, int64_t part, int64_t parts,
                                             splitkv_message* message);
+
+/* What a kernel with checked=on found in device data since the last call, the first fault only. */
+typedef struct splitkv_fault {
+  size_t size;
+  int32_t code;  /* 0: none; 1: a page id outside [0, page_count); 2: a length above kv_capacity; 3:
+                  * a row has more than query_len queries */
+  int32_t row;   /* batch row */
+  int32_t slot;  /* of the row's page list */
+  int64_t value; /* the bad id, length or count */
+} splitkv_fault;
+
+/* Reads and clears the kernel's error record; does not wait for the stream. SPLITKV_OK with code 0
+ * when nothing was found, SPLITKV_DEVICE_ERROR with row, slot and value in the message otherwise.
+ */
+SPLITKV_API splitkv_status splitkv_poll_fault(splitkv_kernel* kernel, splitkv_fault* fault,
+                                              splitkv_message* message);
+
+/* ---- merging partials ------------------------------------------------------------------------ */
+
+/* n partials of the same query rows, of one form and one base. */
+typedef struct splitkv_merge_args {
+  size_t size;
+  int64_t parts; /* at least 1 */
+  int64_t rows;  /* query rows (tokens times heads) */
+  int64_t dim;   /* at most 4096 */
+  /* Partial p, row r: o at o + p * o_stride_part + r * o_stride_row, normalised, fp32; its S (or m,
+   * and l) likewise by the statistics' strides. An empty partial has S or m = -inf. */
+  const float* o;
+  const float* s_or_m;
+  const float* l; /* NULL: the form is (S, o) */
+  int64_t o_stride_part, o_stride_row;
+  int64_t statistics_stride_part, statistics_stride_row;
+  /* out may be o of part 0 (in place); likewise the statistics. */
+  float* out;
+  float* out_s_or_m;
+  float* out_l;
+  int64_t out_stride_row, out_statistics_stride_row;
+} splitkv_merge_args;
+
+/* The merge of a form ("mlo" or "lse") and base ("natural" or "base2") on a device, compiled and
+ * loaded; forms and bases do not mix because they belong to the merger. */
+typedef struct splitkv_merger splitkv_merger;
+SPLITKV_API splitkv_status splitkv_prepare_merge(splitkv_runtime* runtime, const char* device,
+                                                 const char* form, const char* base,
+                                                 splitkv_merger** merger, splitkv_message* message);
+SPLITKV_API void splitkv_release_merger(splitkv_merger* merger); /* NULL is allowed */
+/* Launches only. Parts are joined in their order. */
+SPLITKV_API splitkv_status splitkv_merge(const splitkv_merger* merger,
+                                         const splitkv_merge_args* args, void* stream,
+                                         splitkv_message* message);
 
 /* ---- looking inside -------------------------------------------------------------------------- */
 

@@ -63,6 +63,7 @@ void check(const Call& call) {
 
 struct Release {
   void operator()(splitkv_kernel* kernel) const noexcept { splitkv_release(kernel); }
+  void operator()(splitkv_merger* merger) const noexcept { splitkv_release_merger(merger); }
 };
 
 }  // namespace c_layer
@@ -119,6 +120,14 @@ class Kernel {
     });
   }
 
+  // checked=on: throws what the kernel found wrong in device data since the last call, the first
+  // fault only, which is then forgotten. Does not wait for a stream.
+  void poll_fault() const {
+    auto fault = sized<splitkv_fault>();
+    c_layer::check(
+        [&](splitkv_message* m) { return splitkv_poll_fault(handle_.get(), &fault, m); });
+  }
+
   // Texts in it live as long as the kernel.
   splitkv_kernel_info info() const {
     auto info = sized<splitkv_kernel_info>();
@@ -135,6 +144,26 @@ class Kernel {
   explicit Kernel(splitkv_kernel* handle) : handle_(handle) {}
 
   std::unique_ptr<splitkv_kernel, c_layer::Release> handle_;
+};
+
+// The loaded merge of partials of one form and base. Move-only; may outlive its runtime.
+class Merger {
+ public:
+  // Launches on the stream and returns (CUDA), or returns with the result (CPU, where stream must
+  // be NULL).
+  void merge(const splitkv_merge_args& args, void* stream = nullptr) const {
+    c_layer::check(
+        [&](splitkv_message* m) { return splitkv_merge(handle_.get(), &args, stream, m); });
+  }
+
+  // The C handle, still owned by this.
+  splitkv_merger* get() const noexcept { return handle_.get(); }
+
+ private:
+  friend class Runtime;
+  explicit Merger(splitkv_merger* handle) : handle_(handle) {}
+
+  std::unique_ptr<splitkv_merger, c_layer::Release> handle_;
 };
 
 // What a kernel will mostly be run on: hints that choose its schedule, never limits.
@@ -191,6 +220,17 @@ class Runtime {
                              schedule.empty() ? nullptr : schedule.c_str(), &kernel, m);
     });
     return Kernel(kernel);
+  }
+
+  // form: "mlo" or "lse"; base: "natural" or "base2".
+  Merger prepare_merge(const std::string& device, const std::string& form,
+                       const std::string& base) {
+    splitkv_merger* merger = nullptr;
+    c_layer::check([&](splitkv_message* m) {
+      return splitkv_prepare_merge(handle_.get(), device.c_str(), form.c_str(), base.c_str(),
+                                   &merger, m);
+    });
+    return Merger(merger);
   }
 
   splitkv_statistics statistics() const {

@@ -6,6 +6,7 @@
 
 #include "codegen/kernel_source.hpp"
 #include "codegen/launch_args.hpp"
+#include "codegen/merge_source.hpp"
 #include "compiler/result.hpp"
 #include "compiler/target.hpp"
 
@@ -18,6 +19,9 @@ class CpuModule {
   // Runs block `block` of a launch shape's grid. Any threads may run blocks at once.
   using Entry = void (*)(const LaunchArgs* args, int64_t block);
 
+  // Of a merge kernel: joins rows [first_row, end_row). Any threads may take rows at once.
+  using MergeEntry = void (*)(const MergeArgs* args, int64_t first_row, int64_t end_row);
+
   CpuModule() = default;
   CpuModule(CpuModule&& other) noexcept;
   CpuModule& operator=(CpuModule&& other) noexcept;
@@ -26,6 +30,8 @@ class CpuModule {
   ~CpuModule();
 
   Entry split() const { return split_; }
+  // The split entry of source that emit_merge gave.
+  MergeEntry merge() const { return reinterpret_cast<MergeEntry>(reinterpret_cast<void*>(split_)); }
   Entry reduce() const { return reduce_; }  // null when the last arriving block reduces
   size_t code_bytes() const { return code_bytes_; }
   double compile_ms() const { return compile_ms_; }  // opening the library the first time included

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <new>
 
 #include "runtime/cuda/module.hpp"
 #include "runtime/cuda/nvrtc.hpp"
@@ -35,6 +36,43 @@ Result<int> ordinal_of(const std::string& device) {
   return invalid_argument(
       fmt::format("device={} names no CUDA device by its ordinal; cuda:0 would fit", device));
 }
+
+// Pinned host memory that the device reads and writes through its own address.
+class MappedErrors final : public ErrorMemory {
+ public:
+  static Result<std::shared_ptr<const ErrorMemory>> make(std::shared_ptr<const Device> device) {
+    ContextScope scope(*device);
+    if (!scope.entered()) return scope.entered().error();
+    const cuda::Driver& driver = device->driver();
+    auto errors = std::make_shared<MappedErrors>(std::move(device));
+    void* memory = nullptr;
+    CUresult result = driver.cuMemHostAlloc(&memory, sizeof(ErrorRecord),
+                                            cuda::kHostAllocPortable | cuda::kHostAllocMapped);
+    if (result != kSuccess) return driver_error(driver, "cuMemHostAlloc", result);
+    errors->host_ = new (memory) ErrorRecord;
+    result = driver.cuMemHostGetDevicePointer(&errors->address_, memory, 0);
+    if (result != kSuccess) return driver_error(driver, "cuMemHostGetDevicePointer", result);
+    if (const Outcome left = scope.leave(); !left) return left.error();
+    return std::shared_ptr<const ErrorMemory>(std::move(errors));
+  }
+
+  explicit MappedErrors(std::shared_ptr<const Device> device) : device_(std::move(device)) {}
+  MappedErrors(const MappedErrors&) = delete;
+  MappedErrors& operator=(const MappedErrors&) = delete;
+  ~MappedErrors() override {
+    if (host_ == nullptr) return;
+    const ContextScope scope(*device_);
+    if (scope.entered()) device_->driver().cuMemFreeHost(host_);
+  }
+
+  ErrorRecord* host() const override { return host_; }
+  ErrorRecord* device() const override { return reinterpret_cast<ErrorRecord*>(address_); }
+
+ private:
+  std::shared_ptr<const Device> device_;
+  ErrorRecord* host_ = nullptr;
+  cuda::CUdeviceptr address_ = 0;
+};
 
 class CudaCode final : public LoadedCode {
  public:
@@ -78,11 +116,21 @@ class CudaCode final : public LoadedCode {
     return scope.leave();
   }
 
+  Outcome merge(const MergeArgs& args, void* stream) const override {
+    ContextScope scope(module_->device());
+    if (!scope.entered()) return scope.entered();
+    const int64_t blocks = (args.rows + kMergeWarps - 1) / kMergeWarps;
+    const Outcome launched = launch(module_->split(), blocks, kMergeWarps * 32, 0, args, stream);
+    if (!launched) return launched;
+    return scope.leave();
+  }
+
  private:
+  template <class Args>
   Outcome launch(const Function& function, int64_t blocks, int threads, int64_t smem_bytes,
-                 const LaunchArgs& args, void* stream) const {
+                 const Args& args, void* stream) const {
     const cuda::Driver& driver = module_->device().driver();
-    LaunchArgs argument = args;
+    Args argument = args;
     void* parameters[] = {&argument};
     const CUresult result = driver.cuLaunchKernel(
         function.handle, unsigned(blocks), 1, 1, unsigned(threads), 1, 1, unsigned(smem_bytes),
@@ -136,6 +184,14 @@ class CudaPlatform final : public Platform {
     if (!module) return module.error();
     loaded.code = std::make_shared<const CudaCode>(module->value, cubin->value->bytes.size());
     return loaded;
+  }
+
+  Result<std::shared_ptr<const ErrorMemory>> make_error_memory(const std::string& name) override {
+    const Result<int> ordinal = ordinal_of(name);
+    if (!ordinal) return ordinal.error();
+    const Result<std::shared_ptr<const Device>> device = device_of(*ordinal);
+    if (!device) return device.error();
+    return MappedErrors::make(*device);
   }
 
  private:

@@ -53,6 +53,10 @@ inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr int kCaptureModeThreadLocal = 1;
 
+// Flags of cuMemHostAlloc.
+inline constexpr unsigned kHostAllocPortable = 1;
+inline constexpr unsigned kHostAllocMapped = 2;
+
 using nvrtcResult = int;
 using nvrtcProgram = struct _nvrtcProgram*;
 

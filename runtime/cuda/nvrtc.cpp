@@ -118,6 +118,7 @@ std::vector<std::string> nvrtc_options(const std::string& arch, int nvrtc_major)
   std::vector<std::string> options = {"-arch=" + arch, "-std=c++20", "-default-device",
                                       "--ptxas-options=-v"};
   if (nvrtc_major >= 13) {
+    options.push_back("--minimal");  // no textures, no device runtime: nothing of them is used
     options.push_back("--no-cache");
     options.push_back("--split-compile=2");  // split and reduce are optimised side by side
   }

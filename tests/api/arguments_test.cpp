@@ -71,7 +71,13 @@ INSTANTIATE_TEST_SUITE_P(
         WrongArgument{"no q", [](C& c) { c.args.q = nullptr; }, "args.q is NULL"},
         WrongArgument{"no out", [](C& c) { c.args.out = nullptr; }, "args.out is NULL"},
         WrongArgument{"no lse", [](C& c) { c.args.lse = nullptr; }, "args.lse is NULL"},
-        WrongArgument{"no kv_len", [](C& c) { c.args.kv_len = nullptr; }, "args.kv_len is NULL"},
+        WrongArgument{"a negative scalar length",
+                      [](C& c) {
+                        c.args.kv_len = nullptr;
+                        c.args.kv_len_host = -1;
+                      },
+                      "args.kv_len_host=-1"},
+        WrongArgument{"out over q", [](C& c) { c.args.out = c.q.data(); }, "overlaps args.q="},
         WrongArgument{"odd q", [](C& c) { c.args.q = shifted(c.q.data(), 2); },
                       "is not aligned to 4 bytes"},
         WrongArgument{"odd out", [](C& c) { c.args.out = shifted(c.out.data(), 1); }, "args.out="},

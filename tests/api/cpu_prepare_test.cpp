@@ -107,9 +107,9 @@ TEST(PreparedOnTheCpu, SupportsAnswersForTheHostAndNamesTheRule) {
   EXPECT_TRUE(ask(kProblem, "cpu").ok());
   EXPECT_TRUE(ask(kProblem, "cpu:x86-64-v2").ok());
   EXPECT_TRUE(ask("attention q=bf16 heads=32/8 dim=128", "cuda:sm_90a").ok());
-  const Answer refused = ask("attention q=fp32 heads=4/2 dim=264", "cpu");
+  const Answer refused = ask("attention q=fp32 heads=4/2 dim=584", "cpu");
   EXPECT_EQ(refused.status, SPLITKV_UNSUPPORTED);
-  EXPECT_TRUE(refused.says("dim=264")) << refused;
+  EXPECT_TRUE(refused.says("dim=584")) << refused;
   EXPECT_EQ(ask(kProblem, "tpu").status, SPLITKV_INVALID_ARGUMENT);
   EXPECT_TRUE(ask(nullptr, "cpu").says("problem is NULL"));
   EXPECT_TRUE(ask(kProblem, nullptr).says("target is NULL"));

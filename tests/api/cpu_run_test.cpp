@@ -209,7 +209,7 @@ TEST(CppLayer, PreparesBindsAndRuns) {
     FAIL() << "a run without q must throw";
   } catch (const splitkv::Failure& failure) {
     EXPECT_EQ(failure.status(), SPLITKV_INVALID_ARGUMENT);
-    EXPECT_STREQ(failure.what(), "args.q is NULL; [batch, q_heads, dim] would fit");
+    EXPECT_STREQ(failure.what(), "args.q is NULL; [batch, query_len, q_heads, dim] would fit");
   }
 }
 

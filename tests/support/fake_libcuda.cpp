@@ -11,7 +11,9 @@ namespace fake_cuda {
 namespace {
 
 constexpr int kDevices = 8;
-constexpr int kLaunchArgsBytes = 232;
+// sizeof of LaunchArgs and MergeArgs.
+constexpr int kLaunchArgsBytes = 584;
+constexpr int kMergeArgsBytes = 120;
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201;
 
 struct Module;
@@ -304,7 +306,9 @@ FAKE_EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y,
             .smem_bytes = smem_bytes,
             .stream = stream};
   const auto* argument = static_cast<const uint8_t*>(parameters[0]);
-  call.argument.assign(argument, argument + fake_cuda::kLaunchArgsBytes);
+  const bool merge = call.entry.find("merge") != std::string::npos;
+  call.argument.assign(
+      argument, argument + (merge ? fake_cuda::kMergeArgsBytes : fake_cuda::kLaunchArgsBytes));
   if (const int failed = record(std::move(call))) return failed;
   return needs_context();
 }
@@ -321,6 +325,27 @@ FAKE_EXPORT int cuMemAlloc_v2(unsigned long long* pointer, size_t bytes) {
 FAKE_EXPORT int cuMemFree_v2(unsigned long long pointer) {
   if (const int failed = record({.name = "cuMemFree_v2"})) return failed;
   std::free(reinterpret_cast<void*>(pointer));
+  return 0;
+}
+
+FAKE_EXPORT int cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
+  if (const int failed = record({.name = "cuMemHostAlloc", .values = {int64_t(bytes), flags}})) {
+    return failed;
+  }
+  if (const int none = needs_context()) return none;
+  *pointer = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return *pointer != nullptr ? 0 : fake_cuda::kOutOfMemory;
+}
+
+FAKE_EXPORT int cuMemHostGetDevicePointer_v2(unsigned long long* device, void* host, unsigned) {
+  *device = reinterpret_cast<unsigned long long>(host);
+  return record({.name = "cuMemHostGetDevicePointer_v2"});
+}
+
+FAKE_EXPORT int cuMemFreeHost(void* pointer) {
+  if (const int failed = record({.name = "cuMemFreeHost"})) return failed;
+  if (const int none = needs_context()) return none;
+  std::free(pointer);
   return 0;
 }
 

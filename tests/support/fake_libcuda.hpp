@@ -18,7 +18,7 @@ struct Call {
   void* stream = nullptr;
   void* context = nullptr;        // that was current, or that the call names
   int64_t values[2] = {};         // attribute and value; ordinal; bytes
-  std::vector<uint8_t> argument;  // cuLaunchKernel: the 232 bytes of its one parameter
+  std::vector<uint8_t> argument;  // cuLaunchKernel: the bytes of its one parameter
 };
 
 // Everything back to the start: two devices of capability 9.0, no failures, an empty record, no
