@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -88,6 +89,97 @@ TEST(GeneratedInputs, AreNaNWhereNoQuerySees) {
       EXPECT_EQ(std::isnan(load_element(problem.v_dtype, inputs.v.data(), i)), !seen) << i;
     }
   }
+}
+
+// The interval by the definition: the hull of all keys that some query sees.
+KeyRange hull(const Problem& problem, int32_t kv_len) {
+  KeyRange range{kv_len, 0};
+  for (int32_t query = kv_len - problem.query_len; query < kv_len; ++query) {
+    for (int32_t key = 0; key < kv_len; ++key) {
+      const bool after_window = problem.window == 0 || key > query - problem.window;
+      const int32_t start = query - ((query % std::max(1, problem.chunk)) + problem.chunk) %
+                                        std::max(1, problem.chunk);
+      const bool in_chunk = problem.chunk == 0 || key >= start;
+      const bool seen = problem.mask != Mask::causal || key <= query;
+      if (!after_window || !in_chunk || !seen) continue;
+      range.first = std::min(range.first, key);
+      range.end = std::max(range.end, key + 1);
+    }
+  }
+  return range.first < range.end ? range : KeyRange{};
+}
+
+TEST(KeyRanges, AreTheHullOfWhatTheQueriesSee) {
+  for (const char* words : {"", "window=5", "chunk=7", "window=3 chunk=4", "mask=none",
+                            "mask=none window=6", "mask=none chunk=5"}) {
+    for (const char* queries : {"1", "2", "5"}) {
+      const Problem problem = problem_of(
+          (std::string("attention q=fp32 heads=1 dim=8 query_len=") + queries + " " + words)
+              .c_str());
+      for (int32_t length = 0; length < 24; ++length) {
+        Rows rows;
+        rows.kv_len = {length};
+        EXPECT_EQ(key_range(problem, rows, 0), hull(problem, length))
+            << words << " queries " << queries << " length " << length << ": "
+            << key_range(problem, rows, 0).first << " to " << key_range(problem, rows, 0).end;
+      }
+    }
+  }
+}
+
+TEST(KeyRanges, OfShardsAreLocal) {
+  // Keys stand at 1, 5, 9, 13; the query at 11 of 12 sees the newest 4 positions: 8 to 11.
+  const Problem problem = problem_of("attention q=fp32 heads=1 dim=8 window=4 positions=strided");
+  Rows rows;
+  rows.kv_len = {3};
+  rows.total_len = {12};
+  rows.pos0 = 1;
+  rows.pos_step = 4;
+  EXPECT_EQ(key_range(problem, rows, 0), (KeyRange{2, 3}));
+  rows.kv_begin = {3};
+  EXPECT_EQ(key_range(problem, rows, 0), KeyRange{});
+}
+
+TEST(GeneratedInputs, OfRaggedRowsLieDenselyAndTailsAreMinusOne) {
+  const Problem problem = problem_of("attention q=fp32 heads=2/1 dim=8 query_len=3");
+  StepForm form;
+  form.queries = {2, 0, 3, 0};
+  form.spare_rows = 2;
+  form.minus_one_tail = true;
+  const Inputs inputs = generate_inputs(problem, {9, 4, 7, 2}, 3, form);
+  EXPECT_EQ(inputs.q_offset, (std::vector<int32_t>{0, 2, 2, 5, -1}));
+  EXPECT_EQ(inputs.query_rows, 7);
+  EXPECT_EQ(inputs.q.size(), size_t(7 * 2 * 8 * 4));
+  // Rows without queries reach no keys.
+  EXPECT_EQ(key_range(problem, inputs, 1), KeyRange{});
+  EXPECT_TRUE(std::isnan(load_element(DType::fp32, inputs.k.data(), 9 * 8)));
+}
+
+TEST(GeneratedInputs, HaveWhatTheProblemAsksFor) {
+  const Problem problem = problem_of(
+      "attention q=fp16 k=e4m3 v=int8 heads=4/2 dim=8 query_len=2 k_scale=inline v_scale=token "
+      "alibi=on bias=fp16 params=a:scalar,b:head,c:row mask=tree sink=on");
+  const Inputs inputs = generate_inputs(problem, {6, 3}, 8);
+  EXPECT_EQ(inputs.k_scale.size(), 2u * 2 * 6);
+  EXPECT_EQ(inputs.v_scale.size(), 2u * 2 * 6);
+  EXPECT_EQ(inputs.alibi_slopes.size(), 4u);
+  EXPECT_EQ(inputs.sink.size(), 4u);
+  ASSERT_EQ(inputs.params.size(), 3u);
+  EXPECT_EQ(inputs.params[0].size(), 1u);
+  EXPECT_EQ(inputs.params[1].size(), 4u);
+  EXPECT_EQ(inputs.params[2].size(), 2u);
+  EXPECT_EQ(inputs.bias.size(), size_t(2 * 4 * 2 * 6 * 2));
+  ASSERT_EQ(inputs.tree.size(), 4u);
+  // Every query sees itself.
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(uint8_t(inputs.tree[i]) >> (i % 2) & 1) << i;
+  // 8-bit values use the range of their type.
+  float largest = 0;
+  for (int64_t i = 0; i < 2 * 2 * 6 * 8; ++i) {
+    const float value = load_element(DType::e4m3, inputs.k.data(), i);
+    if (!std::isnan(value)) largest = std::max(largest, std::abs(value));
+  }
+  EXPECT_GT(largest, 150);
+  EXPECT_LT(largest, 448);
 }
 
 }  // namespace

@@ -108,5 +108,62 @@ TEST(KvImage, ShufflesPagesBySeed) {
   EXPECT_NE(lay_out(c.problem, c.inputs, 6).page_table, c.image.page_table);
 }
 
+TEST(KvImage, InterleavesKAndVInOneAllocation) {
+  const auto problem =
+      parse_problem("attention q=fp32 kv=fp16 heads=6/3 dim=16 kv_layout=paged:4:nhd");
+  ASSERT_TRUE(problem.ok());
+  StepForm form;
+  form.interleaved = true;
+  const Inputs inputs = generate_inputs(*problem, {9, 5}, 5, form);
+  const KvImage image = lay_out(*problem, inputs, 5);
+  EXPECT_TRUE(image.v.empty());
+  EXPECT_EQ(image.k_strides, (TokenStrides{2 * 4 * 3 * 16, 16, 3 * 16}));
+  EXPECT_EQ(image.v_strides, image.k_strides);
+  EXPECT_EQ(image.v_at, size_t(4 * 3 * 16 * 2));
+  const int64_t page = image.page_table[size_t(image.page_table_stride + 1)];
+  const int64_t at = page * image.k_strides.block + 2 * 16;  // row 1, token 4, head 2
+  const int64_t from = ((1 * 3 + 2) * inputs.capacity + 4) * 16;
+  for (int64_t d = 0; d < 16; ++d) {
+    EXPECT_EQ(load_element(DType::fp16, image.k.data(), at + d),
+              load_element(DType::fp16, inputs.k.data(), from + d));
+    EXPECT_EQ(load_element(DType::fp16, image.k.data() + image.v_at, at + d),
+              load_element(DType::fp16, inputs.v.data(), from + d));
+  }
+}
+
+TEST(KvImage, PutsInlineScalesBehindTheElementsOfTheirRow) {
+  const auto problem =
+      parse_problem("attention q=fp16 kv=e4m3 heads=2/2 dim=128 kv_scale=inline align=4");
+  ASSERT_TRUE(problem.ok());
+  const Inputs inputs = generate_inputs(*problem, {3}, 5);
+  const KvImage image = lay_out(*problem, inputs, 5);
+  EXPECT_EQ(image.k_strides, (TokenStrides{2 * 3 * 132, 3 * 132, 132}));
+  EXPECT_TRUE(image.k_scale.empty());
+  for (int64_t head = 0; head < 2; ++head) {
+    for (int64_t token = 0; token < 3; ++token) {
+      const std::byte* row = image.k.data() + head * image.k_strides.head + token * 132;
+      EXPECT_EQ(load_element(DType::fp32, row + 128, 0), inputs.k_scale[size_t(head * 3 + token)]);
+      EXPECT_EQ(row[5], inputs.k[size_t((head * 3 + token) * 128 + 5)]);
+    }
+  }
+}
+
+TEST(KvImage, GivesVItsOwnPagesAndListsWithoutGaps) {
+  const auto problem = parse_problem(
+      "attention q=fp16 kv=fp16 heads=1 dim=8 kv_layout=paged:4:nhd page_tables=separate "
+      "kv_scale=token");
+  ASSERT_TRUE(problem.ok());
+  StepForm form;
+  form.page_offsets = true;
+  const Inputs inputs = generate_inputs(*problem, {9, 0, 5}, 5, form);
+  const KvImage image = lay_out(*problem, inputs, 5);
+  EXPECT_EQ(image.page_offset, (std::vector<int64_t>{2, 2, 0}));
+  EXPECT_EQ(image.page_table.size(), 5u);
+  EXPECT_NE(image.page_table, image.v_pages.table);
+  EXPECT_EQ(image.k_scale_strides, (TokenStrides{4, 1, 1}));
+  const int64_t page = image.v_pages.at(2, 1);
+  EXPECT_EQ(image.v_scale[size_t(page * 4)], inputs.v_scale[size_t(2 * inputs.capacity + 4)]);
+}
+
 }  // namespace
 }  // namespace splitkv::tool

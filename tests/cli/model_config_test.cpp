@@ -31,6 +31,9 @@ struct Golden {
 };
 
 constexpr Golden kGolden[] = {
+    {"deepseek-v3",
+     "61 all: attention q=bf16 kv=bf16 heads=128/1 dim=576/512 v_in_k=on "
+     "scale=0.07216878364870323\n"},
     {"falcon-7b", "32 all: attention q=bf16 kv=bf16 heads=71/1 dim=64\n"},
     {"gemma-2-27b",
      "23 sliding: attention q=fp32 kv=fp32 heads=32/16 dim=128 scale=0.08333333333333333 "
@@ -40,11 +43,15 @@ constexpr Golden kGolden[] = {
     {"gemma-2-9b",
      "21 sliding: attention q=fp32 kv=fp32 heads=16/8 dim=256 softcap=50 window=4096\n"
      "21 full: attention q=fp32 kv=fp32 heads=16/8 dim=256 softcap=50\n"},
+    {"gpt-oss-20b",
+     "12 sliding: attention q=bf16 kv=bf16 heads=64/8 dim=64 window=128 sink=on\n"
+     "12 full: attention q=bf16 kv=bf16 heads=64/8 dim=64 sink=on\n"},
     {"gpt2", "12 all: attention q=fp32 kv=fp32 heads=12 dim=64\n"},
     {"llama-3.1-405b", "126 all: attention q=bf16 kv=bf16 heads=128/8 dim=128\n"},
     {"llama-3.1-70b", "80 all: attention q=bf16 kv=bf16 heads=64/8 dim=128\n"},
     {"llama-3.1-8b", "32 all: attention q=bf16 kv=bf16 heads=32/8 dim=128\n"},
     {"mistral-7b-v0.1", "32 all: attention q=bf16 kv=bf16 heads=32/8 dim=128 window=4096\n"},
+    {"mpt-7b", "32 all: attention q=bf16 kv=bf16 heads=32 dim=128 alibi=on\n"},
     {"phi-3-mini-4k", "32 all: attention q=bf16 kv=bf16 heads=32 dim=96 window=2047\n"},
     {"qwen2.5-14b", "48 all: attention q=bf16 kv=bf16 heads=40/8 dim=128\n"},
     {"qwen2.5-7b", "28 all: attention q=bf16 kv=bf16 heads=28/4 dim=128\n"},
@@ -59,24 +66,30 @@ TEST(ModelConfig, DerivesTheProblemLinesOfKnownModels) {
   }
 }
 
-struct Refused {
-  const char* model;
-  const char* reason;
-};
+// DeepSeek's own code multiplies the scale by the square of 0.1 * mscale_all_dim * ln(factor) + 1.
+TEST(ModelConfig, SharpensTheScaleOfLatentAttentionByYarn) {
+  const auto problems = derive_problems(
+      R"({"model_type": "deepseek_v3", "num_attention_heads": 128, "kv_lora_rank": 512,
+          "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "num_hidden_layers": 61,
+          "torch_dtype": "bfloat16", "rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0,
+          "mscale_all_dim": 1.0}})",
+      "yarn");
+  ASSERT_TRUE(problems.ok()) << problems.error().message;
+  ASSERT_EQ(problems->size(), 1u);
+  EXPECT_NEAR(*(*problems)[0].problem.scale, 0.1352337788608801, 1e-12);
+}
 
-TEST(ModelConfig, RefusesWhatIsNotSupportedYetWithTheReason) {
-  constexpr Refused kRefused[] = {{"deepseek-v3", "latent attention (MLA)"},
-                                  {"gpt-oss-20b", "attention sinks"},
-                                  {"mpt-7b", "ALiBi (attn_config.alibi=true)"}};
-  for (const Refused& refused : kRefused) {
-    const auto problems = read_model(model_path(refused.model));
-    ASSERT_FALSE(problems.ok()) << refused.model;
-    EXPECT_EQ(problems.error().status, Status::unsupported);
-    EXPECT_NE(problems.error().message.find(refused.reason), std::string::npos)
-        << problems.error().message;
-    EXPECT_NE(problems.error().message.find(refused.model), std::string::npos)
-        << "the file is not named: " << problems.error().message;
-  }
+TEST(ModelConfig, TakesAlibiFromFalconAndBloom) {
+  EXPECT_EQ(lines_of(derive_problems(
+                R"({"model_type": "falcon", "num_attention_heads": 8, "hidden_size": 512,
+                    "alibi": true, "num_hidden_layers": 2, "torch_dtype": "bfloat16"})",
+                "falcon")),
+            "2 all: attention q=bf16 kv=bf16 heads=8/1 dim=64 alibi=on\n");
+  EXPECT_EQ(lines_of(derive_problems(
+                R"({"model_type": "bloom", "n_head": 4, "hidden_size": 256, "n_layer": 3,
+                    "torch_dtype": "float16"})",
+                "bloom")),
+            "3 all: attention q=fp16 kv=fp16 heads=4 dim=64 alibi=on\n");
 }
 
 TEST(ModelConfig, CountsTheLayersOfLayerTypes) {

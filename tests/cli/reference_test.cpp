@@ -111,6 +111,26 @@ TEST(Reference, ConvertsHalfTypesExactly) {
   EXPECT_EQ(value_at(Element::fp16, two, 1), -5);
 }
 
+TEST(Reference, Converts8BitTypesExactly) {
+  EXPECT_EQ(value_of_e4m3(0x38), 1);
+  EXPECT_EQ(value_of_e4m3(0xca), -5);
+  EXPECT_EQ(value_of_e4m3(0x7e), 448);
+  EXPECT_EQ(value_of_e4m3(0x01), std::ldexp(1, -9));
+  EXPECT_EQ(value_of_e4m3(0x87), -std::ldexp(7, -9));
+  EXPECT_TRUE(std::isnan(value_of_e4m3(0x7f)));
+  EXPECT_TRUE(std::isnan(value_of_e4m3(0xff)));
+  EXPECT_EQ(value_of_e5m2(0x3c), 1);
+  EXPECT_EQ(value_of_e5m2(0xc5), -5);
+  EXPECT_EQ(value_of_e5m2(0x7b), 57344);
+  EXPECT_EQ(value_of_e5m2(0x01), std::ldexp(1, -16));
+  EXPECT_EQ(value_of_e5m2(0xfc), -kInfinity);
+  EXPECT_TRUE(std::isnan(value_of_e5m2(0x7d)));
+  const uint8_t three[] = {0x80, 0x7f, 0xff};
+  EXPECT_EQ(value_at(Element::int8, three, 0), -128);
+  EXPECT_EQ(value_at(Element::int8, three, 1), 127);
+  EXPECT_EQ(value_at(Element::int8, three, 2), -1);
+}
+
 TEST(Accuracy, TakesTheToleranceOfTheCoarsestType) {
   const auto tolerance = [](std::initializer_list<Element> types) {
     return tolerance_for(std::span(types.begin(), types.size()));
@@ -118,6 +138,9 @@ TEST(Accuracy, TakesTheToleranceOfTheCoarsestType) {
   EXPECT_EQ(tolerance({Element::fp32, Element::fp32}), (Tolerance{1e-5, 1e-5, 4}));
   EXPECT_EQ(tolerance({Element::fp32, Element::fp16}), (Tolerance{1e-3, 1e-3, 4}));
   EXPECT_EQ(tolerance({Element::bf16, Element::fp16}), (Tolerance{4e-3, 1e-3, 4}));
+  // 8-bit K and V are compared after dequantisation, and count as bf16 beside 16-bit types.
+  EXPECT_EQ(tolerance({Element::fp16, Element::e4m3}), (Tolerance{4e-3, 1e-3, 4}));
+  EXPECT_EQ(tolerance({Element::fp32, Element::int8}), (Tolerance{1e-5, 1e-5, 4}));
 }
 
 TEST(Accuracy, WidensByUlpsOfTheLargestLse) {

@@ -17,7 +17,7 @@ TEST(Show, PrintsCanonicalTextScheduleAndResources) {
   ASSERT_EQ(shown.status, 0) << shown.err;
   EXPECT_EQ(line_of(shown.out, "problem"), kProblem);
   EXPECT_EQ(line_of(shown.out, "target"), "cuda:sm_90a");
-  EXPECT_EQ(line_of(shown.out, "schedule").substr(0, 20), "schedule family=simt");
+  EXPECT_EQ(line_of(shown.out, "schedule").substr(0, 19), "schedule family=mma");
   EXPECT_NE(line_of(shown.out, "why"), "");
   EXPECT_NE(line_of(shown.out, "resources").find("threads a block"), std::string::npos);
   EXPECT_NE(line_of(shown.out, "grid").find("split blocks"), std::string::npos);
@@ -43,9 +43,9 @@ TEST(Show, PrintsTheProblemsOfAModel) {
 
 TEST(Show, PrintsARefusalAndEndsWithStatus2) {
   const Finished shown = run_splitkv(
-      {"show", "attention q=bf16 kv=bf16 heads=32/8 dim=264", "--target", "cuda:sm_90a"});
+      {"show", "attention q=bf16 kv=bf16 heads=32/8 dim=584", "--target", "cuda:sm_90a"});
   EXPECT_EQ(shown.status, 2);
-  EXPECT_NE(line_of(shown.out, "refused").find("dim=264"), std::string::npos) << shown.out;
+  EXPECT_NE(line_of(shown.out, "refused").find("dim=584"), std::string::npos) << shown.out;
 }
 
 TEST(Emit, WritesSourceWhoseFirstLineIsTheProblem) {

@@ -45,6 +45,40 @@ TEST(CpuCompile, EveryLevelPassesVerifierAndCodeGeneration) {
   }
 }
 
+// Odd tails, every table and every guard.
+constexpr const char* kRichProblems[] = {
+    "attention q=bf16 kv=e4m3 heads=16/2 dim=192/128 query_len=4 kv_layout=paged:16:nhd "
+    "page_tables=separate kv_scale=token softcap=30 alibi=on bias=fp16 params=slope:head,t:scalar "
+    "score=tanh(score/t)*t+slope*abs(query_pos-key_pos)+sigmoid(score) mask=tree window=1024 "
+    "where=key_pos%3==0||key_pos<4 sink=on lse=base2 checked=on",
+    "attention q=fp16 k=int8 v=e5m2 out=partial heads=14/2 dim=44/20 query_len=3 align=4 "
+    "kv_scale=inline positions=strided chunk=100 merge=mlo checked=on",
+    "attention q=fp32 kv=fp32 heads=3/1 dim=70/54 q_rope=22 v_in_k=on align=4 bias=fp32 "
+    "where=select(key_pos<t,head%2==0,batch<3) params=t:row",
+};
+
+TEST(CpuCompile, EveryLevelTakesEveryOption) {
+  for (const char* name :
+       {"cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:x86-64-v4:256"}) {
+    const Target target = *parse_target(name);
+    for (const char* problem : kRichProblems) {
+      const Result<CpuModule> module =
+          compile_cpu(emit_for(problem,
+                               "family=vector tile=64 rows=3 warps=1 unroll=4 partition=flat "
+                               "blocks=7 reduce=last_block",
+                               target),
+                      target);
+      ASSERT_TRUE(module) << name << ": " << module.error().message;
+    }
+    for (Merge form : {Merge::mlo, Merge::lse}) {
+      const Result<CpuModule> module =
+          compile_cpu(emit_merge(form, LseOutput::natural, target), target);
+      ASSERT_TRUE(module) << name << ": " << module.error().message;
+      EXPECT_EQ(module->reduce(), nullptr);
+    }
+  }
+}
+
 TEST(CpuCompile, WiderTargetsGiveWiderInstructionsThanNarrowOnes) {
   const Target narrow = *parse_target("cpu:x86-64-v4:128"), wide = *parse_target("cpu:x86-64-v4");
   EXPECT_NE(emit_for(kProblem, kSchedule, wide).text.find("<16 x float>"), std::string::npos);

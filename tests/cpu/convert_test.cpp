@@ -83,5 +83,28 @@ TEST(CpuConvert, HardwareHalvesRoundAsTheHostDoes) {
   expect_exact("cpu", DType::fp16, true);
 }
 
+TEST(CpuConvert, BytesWidenExactly) {
+  for (const char* target : {"cpu", "cpu:x86-64-v2"}) {
+    for (DType dtype : {DType::e4m3, DType::e5m2, DType::int8}) {
+      const bool native_half = resolve_cpu_target(target, 1)->vector_bits >= 256;
+      const VectorFunction widen(
+          target, kLanes,
+          [=](ir::Writer& w, const ir::Value& in, const ir::Value& out, const ir::Value& first) {
+            const ir::Value value = llvm_codegen::emit_load_elements(
+                w, dtype, native_half, w.element(in, ir::i8, first, "in.at"), kLanes, 1, "value");
+            w.store(value, w.element(out, ir::f32, first, "out.at"), 4);
+          });
+      std::vector<uint8_t> patterns(256);
+      for (size_t i = 0; i < patterns.size(); ++i) patterns[i] = uint8_t(i);
+      std::vector<float> wide(patterns.size());
+      widen(patterns.data(), wide.data(), patterns.size());
+      for (size_t i = 0; i < patterns.size(); ++i) {
+        EXPECT_TRUE(same(wide[i], load_element(dtype, patterns.data(), int64_t(i))))
+            << name(dtype) << " " << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace splitkv::test

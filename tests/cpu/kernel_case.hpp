@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/launch_args.hpp"
@@ -17,6 +19,13 @@
 
 namespace splitkv::test {
 
+// A (query, key) pair of a case, for the user's expressions.
+struct Pair {
+  int batch = 0, head = 0;
+  int64_t query_pos = 0, key_pos = 0, kv_len = 0;  // kv_len: of all shards
+  std::vector<double> params;
+};
+
 struct KernelCase {
   std::string problem;
   std::string schedule;
@@ -25,19 +34,35 @@ struct KernelCase {
   double q_size = 1.0;        // inputs are uniform in [-size, size]
   int threads = 1;            // 1: blocks in turn, the last first
   bool page_offsets = false;  // paged: an array of offsets in place of a 2-D table
+
+  int kv_len_bytes = 4;         // 0: one host value, kv_lens[0] for every row
+  std::vector<int> kv_begins;   // empty: null
+  std::vector<int> q_offsets;   // empty: null; else batch + 1 of them
+  int query_rows = 0;           // with q_offsets: token rows of out
+  std::vector<int> total_lens;  // strided positions
+  int pos0 = 0, pos_step = 1;   // strided positions
+  std::vector<float> sinks;     // empty: small random ones
+  std::function<double(double score, const Pair&)> score;  // what score= says
+  std::function<bool(const Pair&)> where;                  // what where= says
+  std::vector<std::pair<int, int>> bad_pages;  // checked: (row, slot) that hold a wild id
+  int64_t kv_capacity = 0;                     // checked
+  bool with_errors = true;                     // checked: there is a record
 };
 
+// Row i is token row i of out (batch row * query_len + query without q_offsets). NaN stands for
+// what no row owns: it must not be written.
 struct Answer {
-  std::vector<double> out;  // [batch, q_heads, dim_v]
-  std::vector<double> lse;  // [batch, q_heads]; in the problem's base; empty without
+  std::vector<double> out;  // [token rows, q_heads, dim_v]
+  std::vector<double> lse;  // [token rows, q_heads]; in the problem's base; empty without
 };
 
 struct CaseOutcome {
   Answer expected, actual;
   double out_error = 0;  // largest relative L2 of a row
-  double lse_error = 0;  // largest difference over max(1e-5, 4 ulp of fp32)
+  double lse_error = 0;  // largest difference over the tolerance of the types
   int64_t partials = 0;  // slots that hold at least one finite statistic
   std::string fault;     // empty, or what broke besides numbers: a canary, a counter, an empty row
+  ErrorRecord errors;
 };
 
 // Memory that ends where an unreadable page begins.

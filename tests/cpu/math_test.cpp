@@ -134,5 +134,18 @@ TEST(CpuMath, TanhKeepsItsRelativeAccuracyNearZeroAndIsSafeForAnyFloat) {
   EXPECT_TRUE(std::signbit(y[4]));
 }
 
+TEST(CpuMath, SigmoidIsAccurateAndSafeForAnyFloat) {
+  const auto sigmoid_of = [](double x) { return 1 / (1 + std::exp(-x)); };
+  for (const char* target : {"cpu", "cpu:x86-64-v2"}) {
+    expect_within(emit_sigmoid, +sigmoid_of, even_steps(-87, 40, 200000), 4, target);
+  }
+  const auto y = evaluate(emit_sigmoid, {kInfinity, -kInfinity, 3.4e38f, -3.4e38f, 0});
+  EXPECT_EQ(y[0], 1);
+  EXPECT_EQ(y[1], 0);
+  EXPECT_EQ(y[2], 1);
+  EXPECT_EQ(y[3], 0);
+  EXPECT_EQ(y[4], 0.5f);
+}
+
 }  // namespace
 }  // namespace splitkv::test

@@ -21,6 +21,34 @@ const Setting flat_paged_window = {
     "schedule family=simt tile=16 rows=3 warps=2 partition=flat blocks=9 reduce=last_block",
     {0, 1, 17, 100, 259}};
 
+// Everything that only the tensor-core family does, and the options that both families share.
+const Setting mma_fixed = {
+    "attention q=bf16 kv=bf16 heads=6/2 dim=64 lse=natural merge=mlo",
+    "schedule family=mma tile=64 rows=3 warps=2 unroll=1 stages=3 partition=fixed splits=5 "
+    "reduce=kernel",
+    {0, 1, 17, 100, 259}};
+const Setting mma_causal = {
+    "attention q=bf16 kv=bf16 heads=6/2 dim=40 query_len=4 kv_layout=paged:3:hnd sink=on "
+    "lse=natural",
+    "schedule family=mma tile=32 rows=12 warps=2 unroll=1 stages=2 partition=flat blocks=9 "
+    "reduce=last_block",
+    {0, 1, 17, 100, 259}};
+const Setting mma_8_bit = {
+    "attention q=bf16 kv=e4m3 heads=6/2 dim=64 kv_scale=token lse=natural",
+    "schedule family=mma tile=32 rows=3 warps=2 unroll=1 stages=2 partition=fixed splits=3 "
+    "reduce=kernel",
+    {0, 1, 17, 100, 259}};
+const Setting simt_options = {
+    "attention q=fp32 kv=int8 heads=6/2 dim=64 query_len=3 kv_layout=paged:16:nhd "
+    "page_tables=separate kv_scale=inline bias=fp32 window=64 lse=natural align=4",
+    "schedule family=simt tile=16 rows=3 warps=2 unroll=2 partition=strided splits=4 "
+    "reduce=last_block",
+    {0, 1, 17, 100, 259}};
+const Setting simt_tree = {
+    "attention q=fp32 kv=fp32 heads=4/2 dim=32 query_len=6 alibi=on mask=tree lse=natural",
+    "schedule family=simt tile=16 rows=4 warps=2 unroll=2 partition=fixed splits=4 reduce=kernel",
+    {6, 17, 100, 259}};
+
 const Mutant mutants[] = {
     {"a weight of an empty partial computed from inf - inf", "merge", fixed_mlo,
      "return m == negative_infinity() ? 0.0f : weight;", "return weight;"},
@@ -38,23 +66,22 @@ const Mutant mutants[] = {
     {"the output not moved to a new maximum", "merge", fixed_mlo,
      "for (float& a : acc) a *= factor;", ""},
     {"warps joined without weights", "merge", fixed_mlo,
-     "weight[w] = weight_of(rows.statistics[w * C.rows + r].m, all.m) * scale;",
-     "weight[w] = scale;"},
-    {"a window one key too wide", "mask", flat_paged_window, "at.kv_len - 100", "at.kv_len - 101"},
-    {"a window one key too narrow", "mask", flat_paged_window, "at.kv_len - 100", "at.kv_len - 99"},
+     "weight_of(own.m, all.m) * reciprocal(all.l)", "reciprocal(all.l)"},
+    {"a window one key too wide", "mask", flat_paged_window, "query_pos - 99", "query_pos - 100"},
+    {"a window one key too narrow", "mask", flat_paged_window, "query_pos - 99", "query_pos - 98"},
     {"the tile of the window's first key taken whole", "mask", flat_paged_window,
      "larger(tile_key, piece.row.first_key)", "tile_key"},
-    {"one key more than the row has", "tail", fixed_mlo, "at.key_pos < end &&",
-     "at.key_pos <= end &&"},
-    {"the last key left out", "tail", fixed_mlo, "smaller(tile_key + C.tile_kv, piece.row.kv_len)",
-     "smaller(tile_key + C.tile_kv, piece.row.kv_len - 1)"},
+    {"one key more than the row has", "tail", fixed_mlo, "start + u * Simt<C>::groups < end &&",
+     "start + u * Simt<C>::groups <= end &&"},
+    {"the last key left out", "tail", fixed_mlo, "smaller(tile_key + C.tile_kv, piece.row.end_key)",
+     "smaller(tile_key + C.tile_kv, piece.row.end_key - 1)"},
     {"a last tile that is not full left out", "tail", fixed_mlo,
-     "ceil_div(kv_len, C.tile_kv) - first_tile", "kv_len / C.tile_kv - first_tile"},
+     "ceil_div(row.end_key, C.tile_kv) - row.first_tile",
+     "row.end_key / C.tile_kv - row.first_tile"},
     {"empty rows without an owner", "partition", strided_last, "smaller(splits, larger(tiles, 1))",
      "smaller(splits, tiles)"},
     {"a range that begins one tile late", "partition", fixed_mlo,
-     "piece.tile_begin = i32(i64(split) * piece.row.tiles / piece.pieces);",
-     "piece.tile_begin = i32(i64(split) * piece.row.tiles / piece.pieces) + (split > 0);"},
+     "piece.tile_begin = split * each +", "piece.tile_begin = (split > 0) + split * each +"},
     {"streams that step one tile too far", "partition", strided_last,
      "piece.tile_step = piece.pieces;", "piece.tile_step = piece.pieces + 1;"},
     {"both pieces of a block in one slot", "partition", flat_paged_window,
@@ -65,8 +92,8 @@ const Mutant mutants[] = {
     {"an arrival counter left as it is", "partition", strided_last, "if (last) *counter = 0;", ""},
     {"every key at the start of its page", "walk", flat_paged_window, "key % C.page_size",
      "0 * key"},
-    {"row blocks that all hold the first rows", "walk", strided_last, "row_block * C.rows + row",
-     "row"},
+    {"row blocks that all hold the first rows", "walk", strided_last, "row_block * C.rows + r",
+     "r"},
     {"every kv head's queries taken from the first group", "walk", fixed_mlo,
      "kv_head * C.group_size + x % C.group_size", "x % C.group_size"},
     {"softcap without its division", "score", flat_paged_window, "const Real t1 = tanh_of(t0);",
@@ -75,6 +102,40 @@ const Mutant mutants[] = {
     {"a natural lse left in log2 units", "output", fixed_mlo, "0.693147180559945309f", "1.0f"},
     {"partials stored before they are normalised", "output", fixed_mlo,
      "slot_row * C.dim_v + dim] = sum;", "slot_row * C.dim_v + dim] = sum * all.l;"},
+    {"mma: maxima that are not the warp's", "merge", mma_fixed,
+     "for (int offset = 4; offset < 32; offset *= 2) {\n        most",
+     "for (int offset = 8; offset < 32; offset *= 2) {\n        most"},
+    {"mma: accumulators not moved to a new maximum", "merge", mma_fixed, "tile[c] *= factor;", ""},
+    {"mma: sums of one key in two", "merge", mma_fixed,
+     "for (int offset = 4; offset < 32; offset *= 2) {\n        sum",
+     "for (int offset = 8; offset < 32; offset *= 2) {\n        sum"},
+    {"mma: keys beyond the end take part", "tail", mma_fixed,
+     "bool counts = key >= stages.first_key && key < stages.end_key;",
+     "bool counts = key >= stages.first_key && key <= stages.end_key;"},
+    {"mma: a stage read before it is filled", "walk", mma_fixed, "wait_copies<C.stages - 1>();",
+     "wait_copies<C.stages>();"},
+    {"mma: weights not transposed", "walk", mma_fixed, "operand[0][p][half] = transpose(word);",
+     "operand[0][p][half] = word;"},
+    {"mma: warps that take each other's steps", "partition", mma_fixed,
+     "(warp * a_tile + step % a_tile) * step_keys", "(step % a_tile) * step_keys"},
+    {"a query that sees the key after its own", "mask", mma_causal, "at.query_pos",
+     "(at.query_pos + 1)"},
+    {"a sink that is not there", "merge", mma_causal, "join(all, {m, 1.0f})", "all"},
+    {"a sink in the wrong unit", "merge", mma_causal, "sink * 1.44269504088896340736f", "sink"},
+    {"padding of a head dim that is not cleared", "walk", mma_causal,
+     "if constexpr (Shape::wide_k && words > 0) clear_words<words>();", ""},
+    {"e4m3 exponents one too small", "convert", mma_8_bit, "0x1p120f", "0x1p119f"},
+    {"v's scales in k's place", "scale", mma_8_bit, "(C.v_in_k ? 0 : 4 * step_keys)", "0"},
+    {"k's scale left out", "scale", mma_8_bit, "scores[p][e] * k_scale[e / 2]", "scores[p][e]"},
+    {"int8 without its sign", "convert", simt_options, "int(bits << 24) >> 24", "int(bits)"},
+    {"v's pages taken from k's table", "walk", simt_options, "i64(v_pages[slot])", "at.k_block"},
+    {"a bias of the next query", "score", simt_options, "at.query * args.bias_stride_query",
+     "(at.query ^ 1) * args.bias_stride_query"},
+    {"v's scale weighs in the sum of weights", "scale", simt_options,
+     "state.run[r].s.l += weight[index];", "state.run[r].s.l += weight[index] * keys.v_scale[u];"},
+    {"a tree's bits read from the top", "mask", simt_tree, "bits[bit / 8] >> (bit % 8)",
+     "bits[bit / 8] >> (7 - bit % 8)"},
+    {"slopes of the neighbouring head", "score", simt_tree, "[at.q_head]", "[at.q_head ^ 1]"},
 };
 
 }  // namespace

@@ -1,5 +1,9 @@
 // Where keys lie: page lists found through offsets, and batch rows more than 2^31 elements apart.
 #include <gtest/gtest.h>
+#ifdef __unix__
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 
 #include <cstring>
 #include <vector>
@@ -27,6 +31,7 @@ class Step {
                                  "partition=flat blocks=5 reduce=last_block tile=16")) {}
 
   const tool::Inputs& inputs() const { return inputs_; }
+  void make_v_like_k() { inputs_.v = inputs_.k; }
   const Problem& problem() const { return problem_; }
   const Kernel& kernel() const { return kernel_; }
 
@@ -80,6 +85,30 @@ class Step {
   Kernel kernel_;
 };
 
+#ifdef __unix__
+// Memory whose last byte is followed by a page that nobody may touch.
+class Guarded {
+ public:
+  explicit Guarded(size_t bytes)
+      : page_(size_t(sysconf(_SC_PAGESIZE))), length_((bytes + page_ - 1) / page_ * page_) {
+    start_ = static_cast<char*>(
+        mmap(nullptr, length_ + page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(start_ + length_, page_, PROT_NONE);
+    data_ = start_ + length_ - bytes;
+  }
+  ~Guarded() { munmap(start_, length_ + page_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  char* data() const { return data_; }
+
+ private:
+  size_t page_, length_;
+  char* start_ = nullptr;
+  char* data_ = nullptr;
+};
+#endif
+
 TEST(Addresses, PageListsAreFoundThroughOffsets) {
   Step step("q=bf16 out=fp32 heads=4/2 dim=64 kv_layout=paged:16:hnd lse=natural",
             {40, 0, 200, 17});
@@ -121,6 +150,79 @@ TEST(Addresses, BatchRowsMayLieMoreThan2To31ElementsApart) {
   tensors.k_stride_block = tensors.v_stride_block = apart;
   step.expect_right(tensors, sized<splitkv_args>());
 }
+
+// 8-bit pages of 16 KiB: the last one begins beyond 2^31 elements.
+TEST(Addresses, PagesMayLieMoreThan2To31ElementsApart) {
+  Step step("q=bf16 kv=e4m3 out=fp32 heads=8/8 dim=128 kv_layout=paged:16:nhd lse=natural",
+            {64, 33});
+  const std::vector<int32_t> far = {0, 131071, 131072, 139999, 65536, 131073, 139998};
+  const tool::KvImage image = tool::lay_out(step.problem(), step.inputs(), 4);
+  const size_t page_bytes = 16 * 8 * 128;
+  const Buffer cache = step.reserve(size_t(140000) * page_bytes);
+  std::vector<int32_t> table = image.page_table;
+  size_t next = 0;
+  for (int32_t& id : table) {
+    if (id == tool::kPoisonPage) continue;
+    const size_t from = size_t(id) * page_bytes;
+    id = far[next++];
+    step.copy(cache, &image.k[from], page_bytes, size_t(id) * page_bytes);
+  }
+  ASSERT_EQ(next, far.size());
+  // V is what K is: one cache of 2.3 GB is enough.
+  splitkv_tensors tensors = step.kernel().dense_strides(0);
+  tensors.k = tensors.v = cache.data();
+  const Buffer pages = step.place(table);
+  auto args = sized<splitkv_args>();
+  args.page_table = static_cast<const int32_t*>(pages.data());
+  args.page_table_stride = image.page_table_stride;
+  step.make_v_like_k();
+  step.expect_right(tensors, args);
+}
+
+#ifdef __unix__
+// The page list and the cache end where readable memory does.
+TEST(Addresses, NothingIsReadBeyondThePagesOfARow) {
+  if (testing_support::test_device().rfind("cpu", 0) != 0) {
+    GTEST_SKIP() << "guard pages are the host's";
+  }
+  Step step("q=bf16 out=fp32 heads=4/2 dim=64 kv_layout=paged:16:hnd lse=natural", {17});
+  const Guarded list(2 * sizeof(int32_t));
+  const int32_t ids[] = {1, 0};
+  std::memcpy(list.data(), ids, sizeof(ids));
+  const size_t page_bytes = 2 * 16 * 64 * 2;
+  const tool::KvImage image = tool::lay_out(step.problem(), step.inputs(), 4);
+  const Guarded k(2 * page_bytes), v(2 * page_bytes);
+  for (int slot = 0; slot < 2; ++slot) {
+    const size_t from = size_t(image.page_table[size_t(slot)]) * page_bytes;
+    std::memcpy(k.data() + size_t(ids[slot]) * page_bytes, &image.k[from], page_bytes);
+    std::memcpy(v.data() + size_t(ids[slot]) * page_bytes, &image.v[from], page_bytes);
+  }
+  splitkv_tensors tensors = step.kernel().dense_strides(0);
+  tensors.k = k.data();
+  tensors.v = v.data();
+  auto args = sized<splitkv_args>();
+  args.page_table = reinterpret_cast<const int32_t*>(list.data());
+  args.page_table_stride = 2;
+  step.expect_right(tensors, args);
+}
+
+// Dense rows that end with the allocation, at every length around a tile.
+TEST(Addresses, NothingIsReadBeyondTheLastKey) {
+  if (testing_support::test_device().rfind("cpu", 0) != 0) {
+    GTEST_SKIP() << "guard pages are the host's";
+  }
+  for (const int32_t length : {1, 7, 15, 16, 17, 33}) {
+    Step step("q=bf16 out=fp32 heads=2/1 dim=64 lse=natural", {length});
+    const Guarded k(step.inputs().k.size()), v(step.inputs().v.size());
+    std::memcpy(k.data(), step.inputs().k.data(), step.inputs().k.size());
+    std::memcpy(v.data(), step.inputs().v.data(), step.inputs().v.size());
+    splitkv_tensors tensors = step.kernel().dense_strides(step.inputs().capacity);
+    tensors.k = k.data();
+    tensors.v = v.data();
+    step.expect_right(tensors, sized<splitkv_args>());
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace splitkv

@@ -7,47 +7,21 @@
 #include <cstring>
 #include <limits>
 
-#include "compiler/text.hpp"
-#include "compiler/verifier.hpp"
-#include "tests/numeric/test_device.hpp"
+#include "tests/numeric/contract.hpp"
 
 namespace splitkv {
 namespace {
 
+using testing_support::expect_right;
 using testing_support::Judged;
+using testing_support::kSchedules;
+using testing_support::problem_of;
 using testing_support::run_and_judge;
 using testing_support::test_device;
 
-Problem problem_of(const std::string& text) {
-  const auto problem = parse_problem(text);
-  EXPECT_TRUE(problem.ok()) << (problem ? "" : problem.error().message);
-  return *problem;
-}
-
-// Runs and expects the accuracy contract; gives the execution for more questions.
-Judged expect_right(const std::string& text, const std::string& schedule,
-                    const std::vector<int32_t>& kv_len, uint64_t seed = 1) {
-  SCOPED_TRACE(text + " | " + schedule + " | " + fmt::format("{} rows", kv_len.size()));
-  Judged judged = run_and_judge(test_device(), problem_of(text), schedule, kv_len, seed);
-  EXPECT_EQ(judged.failure, "");
-  EXPECT_TRUE(judged.accuracy.out_ok) << judged.accuracy.out_relative_l2;
-  EXPECT_TRUE(judged.accuracy.lse_ok) << judged.accuracy.lse_error;
-  return judged;
-}
-
-const char* const schedules[] = {
-    "partition=fixed splits=1",
-    "partition=fixed splits=2 reduce=kernel",
-    "partition=fixed splits=8 reduce=last_block",
-    "partition=strided splits=3 reduce=kernel",
-    "partition=strided splits=64 reduce=last_block",
-    "partition=flat blocks=7 reduce=kernel",
-    "partition=flat blocks=64 reduce=last_block",
-};
-
 TEST(EmptyRows, AreZeroWithAnLseOfMinusInfinityUnderEverySchedule) {
   for (const char* type : {"fp32", "fp16", "bf16"}) {
-    for (const char* schedule : schedules) {
+    for (const char* schedule : kSchedules) {
       for (const char* merge : {"mlo", "lse"}) {
         const std::string text =
             fmt::format("q={} heads=4/2 dim=64 lse=natural merge={}", type, merge);
@@ -72,14 +46,15 @@ TEST(EmptyRows, AreZeroWithAnLseOfMinusInfinityUnderEverySchedule) {
 TEST(EmptyRows, AGraphBatchOf64WithOneRealRowWritesThe63Others) {
   std::vector<int32_t> lengths(64, 0);
   lengths[17] = 300;
-  for (const char* schedule : schedules) expect_right("q=bf16 heads=8/2 dim=64", schedule, lengths);
+  for (const char* schedule : kSchedules)
+    expect_right("q=bf16 heads=8/2 dim=64", schedule, lengths);
 }
 
 TEST(Tails, EveryLengthFrom1To300) {
   std::vector<int32_t> lengths;
   for (int32_t length = 1; length <= 300; ++length) lengths.push_back(length);
   for (const char* layout : {"bhtd", "bthd", "paged:16:nhd"}) {
-    for (const char* schedule : schedules) {
+    for (const char* schedule : kSchedules) {
       expect_right(fmt::format("q=fp16 heads=2/1 dim=64 kv_layout={} lse=natural", layout),
                    schedule, lengths);
     }
@@ -100,8 +75,11 @@ TEST(Groups, AnyGroupSize) {
   for (int group :
        {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 24, 32, 40, 64, 71, 128}) {
     for (int kv_heads : {1, 3}) {
-      expect_right(fmt::format("q=bf16 heads={}/{} dim=64 lse=natural", group * kv_heads, kv_heads),
-                   "partition=fixed splits=3 reduce=kernel", {200, 33});
+      for (int queries : {1, 4}) {
+        expect_right(fmt::format("q=bf16 heads={}/{} dim=64 query_len={} lse=natural",
+                                 group * kv_heads, kv_heads, queries),
+                     "partition=fixed splits=3 reduce=kernel", {130, 33});
+      }
     }
   }
 }
@@ -111,7 +89,8 @@ TEST(Dims, EveryMultipleOf8UpTo256AndUnequalOnes) {
     expect_right(fmt::format("q=fp32 heads=3/1 dim={} lse=natural", dim),
                  "partition=strided splits=3 reduce=last_block", {150});
   }
-  for (const char* dims : {"192/128", "8/256", "256/8", "40/72"}) {
+  for (const char* dims : {"192/128", "8/256", "256/8", "40/72", "320/256", "576/512", "46 align=4",
+                           "320", "512", "10/14 align=4"}) {
     expect_right(fmt::format("q=bf16 heads=3/1 dim={} lse=natural", dims),
                  "partition=fixed splits=4 reduce=kernel", {150, 7});
   }
@@ -122,7 +101,7 @@ TEST(Dims, EveryMultipleOf8UpTo256AndUnequalOnes) {
 // tolerance.
 TEST(Window, KeepsExactlyTheNewestKeys) {
   for (int window : {1, 127, 128, 129, 1000, 2000}) {
-    for (const char* schedule : schedules) {
+    for (const char* schedule : kSchedules) {
       expect_right(fmt::format("q=fp32 heads=2/1 dim=64 window={} lse=natural", window), schedule,
                    {127, 128, 129, 1000, 1, 0});
     }
@@ -131,7 +110,7 @@ TEST(Window, KeepsExactlyTheNewestKeys) {
 
 TEST(Window, PagesWhollyBeforeItAreNeverLookedUp) {
   // Their slots in the table hold an id that no page has.
-  for (const char* schedule : schedules) {
+  for (const char* schedule : kSchedules) {
     expect_right("q=bf16 heads=2/1 dim=64 kv_layout=paged:16:nhd window=128 lse=natural", schedule,
                  {1000, 130, 5});
   }
@@ -151,7 +130,10 @@ TEST(Options, AreHonouredNotIgnored) {
     return expect_right(plain + words, "partition=fixed splits=2", {100}).execution;
   };
   const auto base = out("");
-  for (const char* words : {" scale=0.5", " softcap=0.5", " window=50"}) {
+  for (const char* words :
+       {" scale=0.5", " softcap=0.5", " window=50", " alibi=on", " bias=fp32", " sink=on",
+        " chunk=64", " score=score*2", " where=key_pos%2==0", " kv_scale=head", " kv_scale=token",
+        " kv_scale=inline align=4", " positions=strided window=50"}) {
     EXPECT_NE(base.out, out(words).out) << words;
   }
   Problem base2 = problem_of(plain);
@@ -194,7 +176,7 @@ TEST(Accuracy, Fp32HoldsForLargeScoresThatAreNearlyEqual) {
   };
   shift(inputs.q, 0.01f);
   shift(inputs.k, 0.01f);
-  for (const char* schedule : schedules) {
+  for (const char* schedule : kSchedules) {
     for (const char* merge : {"mlo", "lse"}) {
       SCOPED_TRACE(std::string(schedule) + " merge=" + merge);
       const Judged judged = testing_support::judge_inputs(
@@ -229,11 +211,13 @@ TEST(Growth, EveryLengthOfAGrowingSequence) {
 }
 
 TEST(Grid, BatchesBeyond65535) {
-  std::vector<int32_t> lengths(70000);
-  for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = int32_t(i % 4);
-  for (const char* schedule : {"partition=fixed splits=2 reduce=kernel tile=8",
-                               "partition=flat blocks=99 reduce=last_block tile=8"}) {
-    expect_right("q=bf16 heads=1/1 dim=64", schedule, lengths);
+  for (size_t batch : {65535, 65536, 70000}) {
+    std::vector<int32_t> lengths(batch);
+    for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = int32_t(i % 4);
+    for (const char* schedule : {"partition=fixed splits=2 reduce=kernel tile=8",
+                                 "partition=flat blocks=99 reduce=last_block tile=8"}) {
+      expect_right("q=bf16 heads=1/1 dim=64", schedule, lengths);
+    }
   }
 }
 

@@ -1,18 +1,18 @@
-// Random legal (problem, schedule, lengths) triples against the fp64 reference. A case is named by
-// its number: SPLITKV_PROPERTY_FIRST and SPLITKV_PROPERTY_CASES choose which are drawn.
+// Random legal (problem, schedule, step) cases against the fp64 reference. A case is named by its
+// number: SPLITKV_PROPERTY_FIRST and SPLITKV_PROPERTY_CASES (of all four shards) choose which are
+// drawn.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <random>
 #include <span>
 
 #include "compiler/merge.hpp"
 #include "compiler/text.hpp"
-#include "compiler/verifier.hpp"
+#include "tests/numeric/draws.hpp"
 #include "tests/numeric/test_device.hpp"
 #include "tools/reference/attention.hpp"
 #include "tools/splitkv/partials.hpp"
@@ -20,6 +20,10 @@
 namespace splitkv {
 namespace {
 
+using testing_support::Case;
+using testing_support::count;
+using testing_support::Draw;
+using testing_support::Drawn;
 using testing_support::test_device;
 using testing_support::test_target;
 
@@ -28,145 +32,69 @@ int setting(const char* name, int otherwise) {
   return value != nullptr ? std::atoi(value) : otherwise;
 }
 
-class Draw {
- public:
-  explicit Draw(uint64_t seed) : engine_(seed) {}
+// Steps that are drawn for the same kernels: compiling takes longer than running.
+constexpr int kStepsAKernel = 4;
 
-  int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
-  bool one_in(int n) { return between(1, n) == 1; }
-  template <class T>
-  T of(std::initializer_list<T> choices) {
-    return choices.begin()[between(0, int(choices.size()) - 1)];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
-
-constexpr auto types = {DType::fp32, DType::fp16, DType::bf16};
-
-KvLayout draw_layout(Draw& draw) {
-  KvLayout layout;
-  layout.kind = draw.of({KvLayoutKind::bhtd, KvLayoutKind::bthd, KvLayoutKind::paged});
-  if (layout.kind == KvLayoutKind::paged) {
-    layout.page_size = draw.of({1, 2, 3, 16, 19, 48, 64, 96, 256, 784});
-    layout.page_order = draw.of({PageOrder::nhd, PageOrder::hnd});
-  }
-  return layout;
-}
-
-Problem draw_problem(Draw& draw) {
-  Problem problem;
-  problem.q_dtype = draw.of(types);
-  problem.k_dtype = draw.one_in(3) ? draw.of(types) : problem.q_dtype;
-  problem.v_dtype = draw.one_in(4) ? draw.of(types) : problem.k_dtype;
-  problem.out_dtype = draw.one_in(4) ? draw.of(types) : problem.q_dtype;
-  problem.kv_heads = draw.between(1, 3);
-  problem.q_heads = problem.kv_heads * draw.of({1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 71});
-  problem.dim_qk = 8 * draw.between(1, draw.one_in(4) ? 32 : 16);
-  problem.dim_v = draw.one_in(3) ? 8 * draw.between(1, 32) : problem.dim_qk;
-  problem.kv_layout = draw_layout(draw);
-  if (draw.one_in(3)) problem.scale = draw.of({0.05, 0.25, 1.0, -0.125});
-  if (draw.one_in(3)) problem.softcap = draw.of({1.0, 30.0, 50.0});
-  if (draw.one_in(3)) problem.window = draw.of({1, 2, 17, 64, 128, 1000});
-  problem.lse = draw.of({LseOutput::none, LseOutput::natural, LseOutput::base2});
-  problem.merge = draw.of({Merge::automatic, Merge::mlo, Merge::lse});
-  problem.deterministic = draw.one_in(5);
-  problem.align = draw.one_in(3) ? draw.of({4, 8}) : 16;
-  return problem;
-}
-
-Schedule draw_schedule(Draw& draw, const Target& target) {
-  Schedule schedule;
-  const bool cuda = target.kind == TargetKind::cuda;
-  schedule.family = cuda ? Family::simt : Family::vector;
-  schedule.tile_kv = draw.of({8, 16, 24, 32, 64, 128});
-  schedule.rows = draw.between(1, 8);
-  schedule.warps = cuda ? draw.of({1, 2, 3, 4, 8}) : 1;
-  schedule.unroll = draw.of({1, 2, 4, 8});
-  schedule.partition = draw.of({Partition::fixed, Partition::flat, Partition::strided});
-  if (schedule.partition == Partition::flat) {
-    schedule.blocks = draw.between(1, 40);
-  } else {
-    schedule.splits = draw.between(1, 17);
-  }
-  schedule.reduce = draw.of({Reduce::kernel, Reduce::last_block});
-  schedule.merge = draw.of({Merge::automatic, Merge::mlo, Merge::lse});
-  return schedule;
-}
-
-std::vector<int32_t> draw_lengths(Draw& draw) {
-  std::vector<int32_t> lengths(size_t(draw.between(1, draw.one_in(6) ? 40 : 5)));
-  for (int32_t& length : lengths) {
-    length = draw.one_in(6) ? draw.of({0, 1, 15, 16, 17, 127, 128, 129}) : draw.between(0, 700);
-  }
-  return lengths;
-}
-
-struct Case {
-  Problem problem;
-  Schedule schedule;
-  std::vector<int32_t> kv_len;
-};
-
-// The first legal triple of this seed's stream.
-Case draw_case(uint64_t seed, const Target& target) {
-  Draw draw(seed);
-  while (true) {
-    Case c{draw_problem(draw), draw_schedule(draw, target), draw_lengths(draw)};
-    if (!verify(c.problem, target) && !verify(c.problem, c.schedule, target)) return c;
-  }
-}
-
-// How often each word of the text forms was drawn.
-void count_words(std::map<std::string, int>& words, const std::string& text) {
-  size_t begin = 0;
-  while (begin < text.size()) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    const std::string key = word.substr(0, word.find('='));
-    for (const char* listed :
-         {"q", "kv", "kv_layout", "lse", "merge", "partition", "reduce", "rows", "tile", "warps",
-          "unroll", "softcap", "window", "align", "deterministic"}) {
-      if (key == listed) words[word] += 1;
-    }
-    begin = end + 1;
-  }
-}
-
-TEST(Property, RandomLegalTriplesMeetTheAccuracyContract) {
-  const int first = setting("SPLITKV_PROPERTY_FIRST", 0);
-  const int cases = setting("SPLITKV_PROPERTY_CASES", 500);
-  const Target target = test_target();
-  std::map<std::string, int> words;
+struct Tally {
+  Drawn drawn;
+  int cases = 0;
   int several_partials = 0;
   double worst = 0;
-  for (int i = first; i < first + cases; ++i) {
-    const Case c = draw_case(uint64_t(i), target);
-    const std::string schedule = print(c.schedule);
-    SCOPED_TRACE(
-        fmt::format("case {}: {} | {} | kv_len {}", i, print(c.problem), schedule, c.kv_len));
-    const auto judged =
-        testing_support::run_and_judge(test_device(), c.problem, schedule, c.kv_len, uint64_t(i));
-    ASSERT_EQ(judged.failure, "");
-    const reference::Accuracy& accuracy = judged.accuracy;
-    EXPECT_TRUE(accuracy.out_ok) << accuracy.out_relative_l2 << " above " << accuracy.out_limit
-                                 << " in row " << accuracy.out_worst_row;
-    EXPECT_TRUE(accuracy.lse_ok) << accuracy.lse_error << " above " << accuracy.lse_limit
-                                 << " in row " << accuracy.lse_worst_row;
-    EXPECT_TRUE(judged.execution.repeatable);
-    worst = std::max(worst, accuracy.out_relative_l2 / accuracy.out_limit);
-    several_partials += tool::count_partials(c.problem, c.schedule, c.kv_len).partials >= 2;
-    count_words(words, print(c.problem) + " " + schedule);
-  }
+};
+
+void expect_right(const Case& c, uint64_t seed, Tally& tally) {
+  const std::string schedule = print(c.schedule);
+  const tool::Inputs inputs = tool::generate_inputs(c.problem, c.kv_len, seed, c.form);
+  SCOPED_TRACE(fmt::format("seed {}: {} | {} | kv_len {} | queries {} | kv_begin {}", seed,
+                           print(c.problem), schedule, c.kv_len, c.form.queries, c.form.kv_begin));
+  const auto judged =
+      testing_support::judge_inputs(test_device(), c.problem, schedule, inputs, seed);
+  ++tally.cases;
+  count(c, tally.drawn);
+  const tool::Rows rows = tool::rows_of(c.problem, inputs);
+  tally.several_partials += tool::count_partials(c.problem, c.schedule, rows).partials >= 2;
+  ASSERT_EQ(judged.failure, "");
+  const reference::Accuracy& accuracy = judged.accuracy;
+  EXPECT_TRUE(accuracy.out_ok) << accuracy.out_relative_l2 << " above " << accuracy.out_limit
+                               << " in row " << accuracy.out_worst_row;
+  EXPECT_TRUE(accuracy.lse_ok) << accuracy.lse_error << " above " << accuracy.lse_limit
+                               << " in row " << accuracy.lse_worst_row;
+  EXPECT_TRUE(judged.execution.repeatable);
+  tally.worst = std::max(tally.worst, accuracy.out_relative_l2 / accuracy.out_limit);
+}
+
+void print_tally(const Tally& tally) {
   std::printf(
       "%d cases on %s, %d with two or more non-empty partials, worst error %.2f of its limit\n",
-      cases, test_device().c_str(), several_partials, worst);
-  for (const auto& [word, count] : words) std::printf("  %s: %d\n", word.c_str(), count);
-  if (cases >= 100) {
-    EXPECT_GE(2 * several_partials, cases);
+      tally.cases, test_device().c_str(), tally.several_partials, tally.worst);
+  for (const auto& [value, times] : tally.drawn) std::printf("  %s: %d\n", value.c_str(), times);
+}
+
+// Four shards, so that they can run beside each other.
+class Property : public testing::TestWithParam<int> {};
+
+TEST_P(Property, RandomLegalCasesMeetTheAccuracyContract) {
+  const int cases = setting("SPLITKV_PROPERTY_CASES", 2000) / 4;
+  const int first = setting("SPLITKV_PROPERTY_FIRST", GetParam() * cases);
+  const Target target = test_target();
+  Tally tally;
+  for (int i = first; i < first + cases && !HasFatalFailure(); i += kStepsAKernel) {
+    Case c = testing_support::draw_case(uint64_t(i), target);
+    Draw draw(uint64_t(i) + 1'000'000);
+    for (int step = 0; step < kStepsAKernel && i + step < first + cases; ++step) {
+      if (step > 0) testing_support::redraw_step(draw, c);
+      expect_right(c, uint64_t(i + step), tally);
+    }
+  }
+  print_tally(tally);
+  if (cases < 400) return;
+  EXPECT_GE(2 * tally.several_partials, tally.cases);
+  for (const std::string& value : testing_support::all_values(target)) {
+    EXPECT_GT(tally.drawn[value], 0) << value << " was never drawn";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Shards, Property, testing::Range(0, 4));
 
 // ---- any tree over any division of the keys
 // ----------------------------------------------------------
@@ -195,7 +123,7 @@ double worst_difference(const Partial& a, const std::vector<double>& o) {
   return worst;
 }
 
-TEST(Property, AnyTreeOverAnyDivisionOfTheKeysIsTheTwoPassReference) {
+TEST(Trees, AnyTreeOverAnyDivisionOfTheKeysIsTheTwoPassReference) {
   constexpr int dim = 16;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);

@@ -40,8 +40,9 @@ Judged judge_inputs(const std::string& device, const Problem& problem, const std
     judged.failure = "the kernel's schedule does not parse: " + chosen.error().message;
     return judged;
   }
-  const bool lse_partials = tool::count_partials(problem, *chosen, inputs.kv_len).partials > 0 &&
-                            exchanged_merge(problem, *chosen) == Merge::lse;
+  const bool lse_partials =
+      tool::count_partials(problem, *chosen, tool::rows_of(problem, inputs)).partials > 0 &&
+      exchanged_merge(problem, *chosen) == Merge::lse;
   const tool::Expected expected = tool::expect_from_reference(problem, inputs);
   judged.accuracy =
       tool::judge(problem, judged.execution, expected, tool::tolerance_of(problem, lse_partials));

@@ -21,7 +21,9 @@ struct Tolerance {
 };
 
 // By the coarsest type that takes part, out included: fp32 1e-5, fp16 1e-3, bf16 4e-3; the lse 1e-5
-// where all are fp32, else 1e-3, and 4 ulp in either case.
+// where all are fp32, else 1e-3, and 4 ulp in either case. 8-bit K and V are exact after
+// dequantisation; beside fp32 they widen nothing, beside 16-bit types they count as bf16, since
+// weights times V's scales may be rounded to bf16, whose range holds any scale.
 Tolerance tolerance_for(std::span<const Element> types);
 
 // Partials exchanged as (S, o) carry the rounding of S into every weight: a row's out limit becomes

@@ -23,6 +23,19 @@ double value_of_fp16(uint16_t bits) {
 // A bfloat16 is the upper half of a float.
 double value_of_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
 
+// 1 sign bit, 4 of exponent (bias 7), 3 of fraction.
+double value_of_e4m3(uint8_t bits) {
+  const double sign = bits & 0x80 ? -1.0 : 1.0;
+  const int exponent = (bits >> 3) & 0xf;
+  const int fraction = bits & 7;
+  if (exponent == 15 && fraction == 7) return std::numeric_limits<double>::quiet_NaN();
+  if (exponent == 0) return sign * std::ldexp(fraction, -9);
+  return sign * std::ldexp(8 + fraction, exponent - 10);
+}
+
+// The upper half of an fp16.
+double value_of_e5m2(uint8_t bits) { return value_of_fp16(uint16_t(bits << 8)); }
+
 namespace {
 
 // ldexp for every element would take most of the reference's time.
@@ -43,6 +56,12 @@ double value_at(Element element, const void* data, int64_t index) {
       return static_cast<const double*>(data)[index];
     case Element::fp32:
       return static_cast<const float*>(data)[index];
+    case Element::e4m3:
+      return value_of_e4m3(static_cast<const uint8_t*>(data)[index]);
+    case Element::e5m2:
+      return value_of_e5m2(static_cast<const uint8_t*>(data)[index]);
+    case Element::int8:
+      return static_cast<const int8_t*>(data)[index];
     case Element::fp16:
     case Element::bf16:
       break;

@@ -34,7 +34,8 @@ std::string key_of(const std::string& word) { return word.substr(0, word.find('=
 
 bool replaces(const std::string& newer, const std::string& older) {
   const std::string a = key_of(newer), b = key_of(older);
-  return a == b || (a == "kv" && (b == "k" || b == "v"));
+  return a == b || (a == "kv" && (b == "k" || b == "v")) ||
+         (a == "kv_scale" && (b == "k_scale" || b == "v_scale"));
 }
 
 // N of "cuda:N", 0 for "cuda"; nothing for an architecture.

@@ -1,6 +1,10 @@
 #include "tools/splitkv/execute.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -10,118 +14,51 @@
 #include "tools/splitkv/device_memory.hpp"
 #include "tools/splitkv/guarded.hpp"
 #include "tools/splitkv/kv_image.hpp"
+#include "tools/splitkv/step_memory.hpp"
 
 namespace splitkv::tool {
 namespace {
 
-// Everything a run points at, on the device.
-struct Placed {
-  Buffer q, k, v, kv_len, page_table, out, lse, scratch, state;
-  int64_t page_table_stride = 0;
-};
-
-template <class T>
-Outcome place(DeviceMemory& memory, const std::vector<T>& values, Buffer& buffer) {
-  const size_t bytes = values.size() * sizeof(T);
-  Result<Buffer> allocated = memory.allocate(bytes);
-  if (!allocated) return allocated.error();
-  buffer = std::move(*allocated);
-  return memory.copy_in(buffer, values.data(), bytes);
-}
-
-Outcome reserve(DeviceMemory& memory, size_t bytes, Buffer& buffer) {
-  Result<Buffer> allocated = memory.allocate(bytes);
-  if (!allocated) return allocated.error();
-  buffer = std::move(*allocated);
-  return Unit{};
-}
-
-int64_t row_count(const Problem& problem, const Inputs& inputs) {
-  return inputs.batch * problem.q_heads;
-}
-
-size_t out_bytes(const Problem& problem, const Inputs& inputs) {
-  return size_t(row_count(problem, inputs) * problem.dim_v * size_bytes(problem.out_dtype));
-}
-
-size_t lse_bytes(const Problem& problem, const Inputs& inputs) {
-  return problem.lse == LseOutput::none ? 0 : size_t(row_count(problem, inputs)) * sizeof(float);
-}
-
-// Runs the steps in turn until one fails.
-template <class... Steps>
-Outcome in_turn(const Steps&... steps) {
-  Outcome outcome = Unit{};
-  ((outcome = steps(), outcome.ok()) && ...);
-  return outcome;
-}
-
-Result<Placed> place_all(DeviceMemory& memory, const ExecutePlan& plan, const Problem& problem,
-                         const Inputs& inputs, const Execution& execution) {
-  const KvImage image = lay_out(problem, inputs, plan.seed);
-  Placed placed;
-  placed.page_table_stride = image.page_table_stride;
-  const Outcome outcome =
-      in_turn([&] { return place(memory, inputs.q, placed.q); },
-              [&] { return place(memory, image.k, placed.k); },
-              [&] { return place(memory, image.v, placed.v); },
-              [&] { return place(memory, inputs.kv_len, placed.kv_len); },
-              [&] { return place(memory, image.page_table, placed.page_table); },
-              [&] { return reserve(memory, out_bytes(problem, inputs), placed.out); },
-              [&] { return reserve(memory, lse_bytes(problem, inputs), placed.lse); },
-              [&] { return reserve(memory, execution.scratch_bytes, placed.scratch); },
-              [&] { return reserve(memory, execution.state_bytes, placed.state); });
-  if (!outcome) return outcome.error();
-  return placed;
-}
-
-// Null for buffers that the problem or the schedule has no use for.
-void* used(const Buffer& buffer) { return buffer.bytes() > 0 ? buffer.data() : nullptr; }
-
-splitkv_args make_args(const Inputs& inputs, const Placed& placed) {
-  auto args = sized<splitkv_args>();
-  args.batch = inputs.batch;
-  args.q = placed.q.data();
-  args.out = placed.out.data();
-  args.lse = static_cast<float*>(used(placed.lse));
-  args.kv_len = static_cast<const int32_t*>(placed.kv_len.data());
-  args.page_table = static_cast<const int32_t*>(used(placed.page_table));
-  args.page_table_stride = placed.page_table_stride;
-  args.scratch = used(placed.scratch);
-  args.scratch_bytes = placed.scratch.bytes();
-  args.state = used(placed.state);
-  args.state_bytes = placed.state.bytes();
-  return args;
-}
-
-Binding bind(const Kernel& kernel, const Inputs& inputs, const Placed& placed) {
-  splitkv_tensors tensors = kernel.dense_strides(inputs.capacity);
-  tensors.k = placed.k.data();
-  tensors.v = placed.v.data();
-  return kernel.bind(tensors);
-}
-
+// What a run left behind: whole buffers, gaps between rows included.
 struct RawResult {
-  std::vector<std::byte> out, lse;
+  std::vector<std::byte> out, lse, partial_l;
   bool operator==(const RawResult&) const = default;
 };
 
-Result<RawResult> bring_back(DeviceMemory& memory, const Placed& placed) {
-  RawResult raw{std::vector<std::byte>(placed.out.bytes()),
-                std::vector<std::byte>(placed.lse.bytes())};
-  const Outcome copied =
-      in_turn([&] { return memory.copy_out(raw.out.data(), placed.out, raw.out.size()); },
-              [&] { return memory.copy_out(raw.lse.data(), placed.lse, raw.lse.size()); });
+Result<std::vector<std::byte>> bring_back(DeviceMemory& memory, const Buffer& buffer) {
+  std::vector<std::byte> bytes(buffer.bytes());
+  const Outcome copied = memory.copy_out(bytes.data(), buffer, bytes.size());
   if (!copied) return copied.error();
+  return bytes;
+}
+
+Result<RawResult> bring_back(DeviceMemory& memory, const StepMemory& step) {
+  RawResult raw;
+  for (const auto& [buffer, bytes] :
+       {std::pair{&step.out(), &raw.out}, std::pair{&step.lse(), &raw.lse},
+        std::pair{&step.partial_l(), &raw.partial_l}}) {
+    if (buffer->bytes() == 0) continue;
+    Result<std::vector<std::byte>> found = bring_back(memory, *buffer);
+    if (!found) return found.error();
+    *bytes = std::move(*found);
+  }
   return raw;
 }
 
+Outcome poison_all(DeviceMemory& memory, const StepMemory& step) {
+  for (const Buffer* buffer : {&step.out(), &step.lse(), &step.partial_l(), &step.scratch()}) {
+    if (buffer->bytes() == 0) continue;
+    if (const Outcome poisoned = memory.poison(*buffer); !poisoned) return poisoned;
+  }
+  return Unit{};
+}
+
 Result<RawResult> run_all(DeviceMemory& memory, const ExecutePlan& plan, const Kernel& kernel,
-                          const Placed& placed, const Inputs& inputs, Execution& execution) {
-  const splitkv_args args = make_args(inputs, placed);
+                          const StepMemory& step, Execution& execution) {
+  const splitkv_args args = step.args();
   const Result<Binding> binding = guarded([&] {
     if (args.state_bytes > 0) kernel.state_init(args.state, args.state_bytes);
-    return bind(kernel, inputs, placed);
+    return kernel.bind(step.tensors());
   });
   if (!binding) return binding.error();
   const auto run = [&]() -> Outcome {
@@ -132,19 +69,86 @@ Result<RawResult> run_all(DeviceMemory& memory, const ExecutePlan& plan, const K
   };
   std::optional<RawResult> first;
   for (int i = 0; i <= plan.repeat; ++i) {
-    const Outcome poisoned = in_turn([&] { return memory.poison(placed.out); },
-                                     [&] { return memory.poison(placed.lse); },
-                                     [&] { return memory.poison(placed.scratch); });
-    if (!poisoned) return poisoned.error();
+    if (const Outcome poisoned = poison_all(memory, step); !poisoned) return poisoned.error();
     const Result<double> ms = memory.time_ms(run);
     if (!ms) return ms.error();
     if (i > 0) execution.run_ms.push_back(*ms);
-    Result<RawResult> raw = bring_back(memory, placed);
+    Result<RawResult> raw = bring_back(memory, step);
     if (!raw) return raw.error();
     if (first && !(*raw == *first)) execution.repeatable = false;
     if (!first) first = std::move(*raw);
   }
+  const Outcome faultless = guarded([&] {
+    kernel.poll_fault();
+    return Unit{};
+  });
+  if (!faultless) return faultless.error();
   return std::move(*first);
+}
+
+// The rows of a tensor, without the gaps between them, which must still be as they were poisoned.
+Result<std::vector<float>> gather(const char* tensor, const RowPlaces& places, DType type,
+                                  const std::vector<std::byte>& raw) {
+  std::vector<float> values;
+  values.reserve(size_t(places.token_rows * places.heads * places.row));
+  const int64_t bytes = size_bytes(type);
+  if (places.stride_head == places.row && places.stride_token == places.heads * places.row) {
+    for (int64_t i = 0; i < places.elements(); ++i) {
+      values.push_back(load_element(type, raw.data(), i));
+    }
+    return values;
+  }
+  std::vector<bool> is_row(raw.size());
+  for (int64_t token = 0; token < places.token_rows; ++token) {
+    for (int64_t head = 0; head < places.heads; ++head) {
+      const int64_t at = places.at(token, head);
+      for (int64_t i = at; i < at + places.row; ++i) {
+        values.push_back(load_element(type, raw.data(), i));
+        for (int64_t byte = i * bytes; byte < (i + 1) * bytes; ++byte) is_row[size_t(byte)] = true;
+      }
+    }
+  }
+  for (size_t byte = 0; byte < raw.size(); ++byte) {
+    if (is_row[byte] || raw[byte] == std::byte{0xff}) continue;
+    return Error{
+        Status::internal,
+        fmt::format("the run wrote byte {} of {}, which is between its rows", byte, tensor)};
+  }
+  return values;
+}
+
+// m and l to S, in the base that both have. l = 0 is right beside m = -inf only.
+std::vector<float> log_sums(const Problem& problem, const std::vector<float>& m,
+                            const std::vector<float>& l) {
+  std::vector<float> s(m.size());
+  for (size_t i = 0; i < m.size(); ++i) {
+    const double logarithm = partial_base(problem) == LseOutput::base2 ? std::log2(double(l[i]))
+                                                                       : std::log(double(l[i]));
+    const bool empty = l[i] == 0 && m[i] == -std::numeric_limits<float>::infinity();
+    s[i] = empty      ? m[i]
+           : l[i] > 0 ? float(double(m[i]) + logarithm)
+                      : std::numeric_limits<float>::quiet_NaN();
+  }
+  return s;
+}
+
+Outcome take_results(const Problem& problem, const Inputs& inputs, const RawResult& raw,
+                     Execution& execution) {
+  auto out = gather("out", row_places(problem, inputs, problem.dim_v), problem.out_dtype, raw.out);
+  if (!out) return out.error();
+  execution.out = std::move(*out);
+  if (!has_statistics(problem)) return Unit{};
+  const RowPlaces places = row_places(problem, inputs, 1);
+  auto lse = gather("lse", places, DType::fp32, raw.lse);
+  if (!lse) return lse.error();
+  execution.lse = std::move(*lse);
+  if (!has_partial_l(problem)) return Unit{};
+  auto l = gather("partial_l", places, DType::fp32, raw.partial_l);
+  if (!l) return l.error();
+  execution.partial_m = std::move(execution.lse);
+  execution.partial_l = std::move(*l);
+  execution.lse = log_sums(problem, execution.partial_m, execution.partial_l);
+  return Unit{};
 }
 
 Execution describe(const Kernel& kernel, int64_t batch) {
@@ -179,7 +183,10 @@ double median(std::vector<double> values) {
 Result<Execution> execute(Runtime& runtime, const ExecutePlan& plan, const Problem& problem,
                           const Inputs& inputs) {
   const Result<Kernel> kernel = guarded([&] {
-    return runtime.prepare(plan.device, print(problem), {inputs.batch, inputs.capacity},
+    // Inputs with rows of their own numbers of queries ask for that word.
+    Problem asked = problem;
+    asked.ragged = problem.ragged || !inputs.q_offset.empty();
+    return runtime.prepare(plan.device, print(asked), {inputs.batch, inputs.capacity},
                            plan.schedule);
   });
   if (!kernel) return kernel.error();
@@ -190,18 +197,16 @@ Result<Execution> execute(Runtime& runtime, const ExecutePlan& plan, const Probl
   const Result<std::unique_ptr<DeviceMemory>> memory = open_device_memory(plan.device);
   if (!memory) return memory.error();
   execution.clock = (*memory)->clock_name();
-  const Result<Placed> placed = place_all(**memory, plan, problem, inputs, execution);
-  if (!placed) return placed.error();
-  const Result<RawResult> raw = run_all(**memory, plan, *kernel, *placed, inputs, execution);
+  const KvImage image = lay_out(problem, inputs, plan.seed);
+  auto sizes = sized<splitkv_buffer_sizes>();
+  sizes.scratch_bytes = execution.scratch_bytes;
+  sizes.state_bytes = execution.state_bytes;
+  const Result<StepMemory> step = StepMemory::place(**memory, problem, inputs, image, sizes);
+  if (!step) return step.error();
+  const Result<RawResult> raw = run_all(**memory, plan, *kernel, *step, execution);
   if (!raw) return raw.error();
-
-  execution.out.resize(size_t(row_count(problem, inputs) * problem.dim_v));
-  for (size_t i = 0; i < execution.out.size(); ++i) {
-    execution.out[i] = load_element(problem.out_dtype, raw->out.data(), int64_t(i));
-  }
-  execution.lse.resize(raw->lse.size() / sizeof(float));
-  for (size_t i = 0; i < execution.lse.size(); ++i) {
-    execution.lse[i] = load_element(DType::fp32, raw->lse.data(), int64_t(i));
+  if (const Outcome taken = take_results(problem, inputs, *raw, execution); !taken) {
+    return taken.error();
   }
   return execution;
 }

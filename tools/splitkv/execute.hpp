@@ -31,13 +31,18 @@ struct Execution {
   std::string clock;
   // The bits of out and lse were the same after every run.
   bool repeatable = true;
-  std::vector<float> out;  // [batch, q_heads, dim_v], the exact values of out_dtype
-  std::vector<float> lse;  // [batch, q_heads] in the problem's base; empty when lse=none
+  // Token rows are those of Inputs: [batch, query_len], or [query_rows] where rows are ragged.
+  std::vector<float> out;  // [token rows, q_heads, dim_v], the exact values of out_dtype
+  // [token rows, q_heads] in the problem's base: the log-sum-exp, or that of the partial where
+  // out=partial; empty when there is neither.
+  std::vector<float> lse;
+  std::vector<float> partial_m, partial_l;  // out=partial in the form mlo; else empty
 };
 
 double median(std::vector<double> values);
 
-// Prepares in `runtime`. out, lse and scratch are poisoned before every run.
+// Prepares in `runtime`. out, lse and scratch are poisoned before every run. Fails where a run
+// wrote outside its rows, or a checked kernel reports a fault.
 Result<Execution> execute(Runtime& runtime, const ExecutePlan& plan, const Problem& problem,
                           const Inputs& inputs);
 

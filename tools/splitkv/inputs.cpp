@@ -5,72 +5,13 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "compiler/dtype.hpp"
 #include "tools/splitkv/npy.hpp"
-#include "tools/splitkv/parallel.hpp"
 
 namespace splitkv::tool {
 namespace {
-
-enum class Tensor : uint64_t { q = 1, k = 2, v = 3 };
-
-// The finalizer of SplitMix64: a bijection whose output bits each depend on every input bit.
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-uint64_t stream_key(uint64_t seed, Tensor tensor, int64_t row, int64_t head) {
-  uint64_t key = mix(seed);
-  key = mix(key ^ uint64_t(tensor));
-  key = mix(key ^ uint64_t(row));
-  return mix(key ^ uint64_t(head));
-}
-
-int64_t sum_of_16_bit_lanes(uint64_t bits) {
-  return int64_t((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
-}
-
-struct TensorShape {
-  Tensor tensor;
-  DType type;
-  int64_t heads;
-  int64_t tokens;
-  int64_t dim;
-};
-
-TensorShape shape_of_k(const Problem& p, int64_t tokens) {
-  return {Tensor::k, p.k_dtype, p.kv_heads, tokens, p.dim_qk};
-}
-TensorShape shape_of_v(const Problem& p, int64_t tokens) {
-  return {Tensor::v, p.v_dtype, p.kv_heads, tokens, p.dim_v};
-}
-
-// One (row, head): tokens [first, last) generated, the others all ones, which is NaN.
-void generate_head(const TensorShape& shape, uint64_t key, int64_t first, int64_t last,
-                   std::byte* data) {
-  std::memset(data, 0xff, size_t(shape.tokens * shape.dim * size_bytes(shape.type)));
-  for (int64_t i = first * shape.dim; i < last * shape.dim; ++i) {
-    store_element(shape.type, data, i, generated_value(key, uint64_t(i)));
-  }
-}
-
-std::vector<std::byte> generate_kv(const Problem& problem, const TensorShape& shape,
-                                   const std::vector<int32_t>& kv_len, uint64_t seed) {
-  const int64_t bytes_a_head = shape.tokens * shape.dim * size_bytes(shape.type);
-  std::vector<std::byte> data(kv_len.size() * size_t(shape.heads * bytes_a_head));
-  parallel_for(int64_t(kv_len.size()) * shape.heads, [&](int64_t i) {
-    const int64_t row = i / shape.heads, head = i % shape.heads;
-    generate_head(shape, stream_key(seed, shape.tensor, row, head),
-                  first_visible(problem, kv_len[row]), kv_len[row], &data[i * bytes_a_head]);
-  });
-  return data;
-}
 
 // Reads a tensor and checks it against the shape the problem asks for; -1 accepts any extent there.
 Result<FloatArray> read_tensor(const char* option, const std::string& path,
@@ -132,41 +73,39 @@ Result<std::vector<int32_t>> lengths_for(const InputFiles& files, std::vector<in
 
 }  // namespace
 
-int32_t first_visible(const Problem& problem, int32_t kv_len) {
-  return problem.window == 0 ? 0 : std::max(0, kv_len - problem.window);
-}
+int64_t tree_row_bytes(const Problem& problem) { return (problem.query_len + 7) / 8; }
 
-float generated_value(uint64_t key, uint64_t index) {
-  const int64_t sum =
-      sum_of_16_bit_lanes(mix(key + 2 * index)) + sum_of_16_bit_lanes(mix(key + 2 * index + 1));
-  // Mean 4 * 65535; variance 8 * (2^32 - 1) / 12. The difference is an integer below 2^24: exact.
-  constexpr float kInverseDeviation = 1.8688124e-05f;
-  return float(sum - 4 * 65535) * kInverseDeviation;
-}
-
-Inputs generate_inputs(const Problem& problem, const std::vector<int32_t>& kv_len, uint64_t seed) {
-  Inputs inputs;
-  inputs.batch = int64_t(kv_len.size());
-  inputs.kv_len = kv_len;
-  inputs.capacity = 1;
-  for (const int32_t length : kv_len) inputs.capacity = std::max<int64_t>(inputs.capacity, length);
-
-  const TensorShape q{Tensor::q, problem.q_dtype, problem.q_heads, 1, problem.dim_qk};
-  const int64_t q_bytes = q.dim * size_bytes(q.type);
-  inputs.q.resize(size_t(inputs.batch * q.heads * q_bytes));
-  for (int64_t i = 0; i < inputs.batch * q.heads; ++i) {
-    generate_head(q, stream_key(seed, q.tensor, i / q.heads, i % q.heads), 0, 1,
-                  &inputs.q[i * q_bytes]);
+Rows rows_of(const Problem& problem, const Inputs& inputs) {
+  Rows rows;
+  rows.kv_len = inputs.kv_len;
+  rows.kv_begin = inputs.form.kv_begin;
+  rows.queries = inputs.form.queries;
+  rows.total_len = inputs.total_len;
+  if (problem.strided_positions) {
+    rows.pos0 = inputs.form.pos0;
+    rows.pos_step = inputs.form.pos_step;
   }
-  inputs.k = generate_kv(problem, shape_of_k(problem, inputs.capacity), kv_len, seed);
-  inputs.v = generate_kv(problem, shape_of_v(problem, inputs.capacity), kv_len, seed);
-  return inputs;
+  return rows;
+}
+
+KeyRange key_range(const Problem& problem, const Inputs& inputs, int64_t row) {
+  return key_range(problem, rows_of(problem, inputs), row);
+}
+
+int64_t token_row(const Problem& problem, const Inputs& inputs, int64_t row, int64_t query) {
+  if (inputs.q_offset.empty()) return row * problem.query_len + query;
+  return inputs.q_offset[size_t(row)] + query;
 }
 
 Result<Inputs> load_inputs(const Problem& problem, const InputFiles& files,
-                           const std::vector<int32_t>& kv_len) {
-  const auto q =
-      read_tensor("--q", files.q, {-1, problem.q_heads, problem.dim_qk}, "[batch, q_heads, dim]");
+                           const std::vector<int32_t>& kv_len, uint64_t seed) {
+  // One query a row may leave its dimension out.
+  Result<FloatArray> q =
+      problem.query_len == 1
+          ? read_tensor("--q", files.q, {-1, problem.q_heads, problem.dim_qk},
+                        "[batch, q_heads, dim]")
+          : read_tensor("--q", files.q, {-1, problem.query_len, problem.q_heads, problem.dim_qk},
+                        "[batch, query_len, q_heads, dim]");
   if (!q) return q.error();
   const int64_t batch = q->shape[0];
   if (batch == 0) return invalid_argument("--q=" + files.q + " holds no batch rows");
@@ -174,38 +113,86 @@ Result<Inputs> load_inputs(const Problem& problem, const InputFiles& files,
                              "[batch, kv_heads, kv_len, dim]");
   if (!k) return k.error();
   const int64_t capacity = k->shape[2];
-  const auto v = read_tensor("--v", files.v, {batch, problem.kv_heads, capacity, problem.dim_v},
-                             "[batch, kv_heads, kv_len, dim]");
-  if (!v) return v.error();
   if (capacity == 0) return invalid_argument("--k=" + files.k + " holds no tokens");
+  Inputs inputs;
+  if (problem.v_in_k && !files.v.empty()) {
+    return invalid_argument("--v=" + files.v +
+                            ": the problem has v_in_k=on, where V is part of K; leave --v out");
+  }
+  if (!problem.v_in_k) {
+    const auto v = read_tensor("--v", files.v, {batch, problem.kv_heads, capacity, problem.dim_v},
+                               "[batch, kv_heads, kv_len, dim]");
+    if (!v) return v.error();
+    inputs.v = rounded(problem.v_dtype, v->values);
+  }
   const auto lengths = lengths_for(files, kv_len, batch, capacity);
   if (!lengths) return lengths.error();
-  return Inputs{batch,
-                capacity,
-                *lengths,
-                rounded(problem.q_dtype, q->values),
-                rounded(problem.k_dtype, k->values),
-                rounded(problem.v_dtype, v->values)};
+  inputs.batch = batch;
+  inputs.capacity = capacity;
+  inputs.kv_len = *lengths;
+  inputs.query_rows = batch * problem.query_len;
+  inputs.q = rounded(problem.q_dtype, q->values);
+  inputs.k = rounded(problem.k_dtype, k->values);
+  if (problem.strided_positions) {
+    // One shard of one.
+    inputs.form.pos_step = 1;
+    inputs.total_len = inputs.kv_len;
+  }
+  generate_rest(problem, seed, inputs);
+  return inputs;
 }
 
+namespace {
+
+class Hash {
+ public:
+  Hash() : state_(XXH3_createState(), &XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
+
+  void add(const void* data, size_t bytes) { XXH3_64bits_update(state_.get(), data, bytes); }
+  template <class T>
+  void add(const std::vector<T>& values) {
+    if (!values.empty()) add(values.data(), values.size() * sizeof(T));
+  }
+  std::string text() const { return fmt::format("{:016x}", XXH3_64bits_digest(state_.get())); }
+
+ private:
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
+};
+
+// Tokens that queries reach of a [batch, kv_heads, capacity, token_bytes] array.
+void add_reached(const Problem& problem, const Inputs& inputs, const void* data,
+                 int64_t token_bytes, Hash& hash) {
+  const Rows rows = rows_of(problem, inputs);
+  for (int64_t i = 0; i < inputs.batch * problem.kv_heads; ++i) {
+    const KeyRange range = key_range(problem, rows, i / problem.kv_heads);
+    hash.add(
+        static_cast<const std::byte*>(data) + (i * inputs.capacity + range.first) * token_bytes,
+        size_t((range.end - range.first) * token_bytes));
+  }
+}
+
+}  // namespace
+
 std::string digest(const Problem& problem, const Inputs& inputs) {
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
-                                                                       &XXH3_freeState);
-  XXH3_64bits_reset(state.get());
-  XXH3_64bits_update(state.get(), inputs.kv_len.data(), inputs.kv_len.size() * sizeof(int32_t));
-  XXH3_64bits_update(state.get(), inputs.q.data(), inputs.q.size());
-  const auto add = [&](const TensorShape& shape, const std::vector<std::byte>& data) {
-    const int64_t token_bytes = shape.dim * size_bytes(shape.type);
-    for (int64_t i = 0; i < inputs.batch * shape.heads; ++i) {
-      const int32_t length = inputs.kv_len[i / shape.heads];
-      const int64_t first = first_visible(problem, length);
-      XXH3_64bits_update(state.get(), data.data() + (i * shape.tokens + first) * token_bytes,
-                         size_t((length - first) * token_bytes));
-    }
-  };
-  add(shape_of_k(problem, inputs.capacity), inputs.k);
-  add(shape_of_v(problem, inputs.capacity), inputs.v);
-  return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
+  Hash hash;
+  hash.add(inputs.kv_len);
+  hash.add(inputs.q);
+  add_reached(problem, inputs, inputs.k.data(), problem.dim_qk * size_bytes(problem.k_dtype), hash);
+  if (!problem.v_in_k) {
+    add_reached(problem, inputs, inputs.v.data(), problem.dim_v * size_bytes(problem.v_dtype),
+                hash);
+  }
+  hash.add(inputs.q_offset);
+  hash.add(inputs.form.kv_begin);
+  hash.add(inputs.total_len);
+  hash.add(inputs.k_scale);
+  hash.add(inputs.v_scale);
+  hash.add(inputs.alibi_slopes);
+  hash.add(inputs.sink);
+  for (const std::vector<float>& param : inputs.params) hash.add(param);
+  hash.add(inputs.bias);
+  hash.add(inputs.tree);
+  return hash.text();
 }
 
 }  // namespace splitkv::tool

@@ -31,9 +31,10 @@ struct ModelType {
   Sliding sliding;
 };
 
-// Types whose decode attention is a softmax of scaled (and perhaps soft-capped) q.k, as their
-// published model code has it.
+// Types whose decode attention is known here, as their published model code has it.
 constexpr std::array kModelTypes = {
+    ModelType{"bloom", Sliding::none},         ModelType{"deepseek_v2", Sliding::none},
+    ModelType{"deepseek_v3", Sliding::none},   ModelType{"gpt_oss", Sliding::alternating},
     ModelType{"falcon", Sliding::none},        ModelType{"gemma", Sliding::none},
     ModelType{"gemma2", Sliding::alternating}, ModelType{"gpt2", Sliding::none},
     ModelType{"gpt_neox", Sliding::none},      ModelType{"llama", Sliding::none},
@@ -91,32 +92,11 @@ Result<std::optional<double>> positive_number(const Config& config, const char* 
   return std::optional<double>(value.get<double>());
 }
 
-std::optional<Error> refuse_unsupported(const Config& config, std::string_view type) {
-  if (config.has("kv_lora_rank")) {
-    return config.refuse(fmt::format(
-        "model_type={}: kv_lora_rank={} means latent attention (MLA), which is not supported yet",
-        type, config.json["kv_lora_rank"].dump()));
-  }
-  if (type == "gpt_oss") {
-    return config.refuse("model_type=gpt_oss: its attention sinks are not supported yet");
-  }
-  const bool nested = config.has("attn_config") && config.json["attn_config"].is_object() &&
-                      Config{config.json["attn_config"], config.origin}.is_true("alibi");
-  if (nested || config.is_true("alibi") || type == "bloom") {
-    return config.refuse(fmt::format("model_type={}: ALiBi ({}) is not supported yet", type,
-                                     nested            ? "attn_config.alibi=true"
-                                     : type == "bloom" ? "always on"
-                                                       : "alibi=true"));
-  }
-  return std::nullopt;
-}
-
 Result<ModelType> type_of(const Config& config) {
   if (!config.has("model_type") || !config.json["model_type"].is_string()) {
     return config.bad("model_type is not given");
   }
   const std::string type = config.json["model_type"];
-  if (const auto error = refuse_unsupported(config, type)) return *error;
   std::vector<std::string_view> names;
   for (const ModelType& known : kModelTypes) {
     if (known.name == type) return known;
@@ -153,7 +133,38 @@ Result<int> kv_heads_of(const Config& config, std::string_view type, int q_heads
   return given->value_or(q_heads);
 }
 
+// Latent attention (MLA) as decoding runs it: the up-projections are absorbed into q and into the
+// output, so all heads share one latent row (and its rotary part), whose latent part is V too.
+Outcome read_latent(const Config& config, Problem& problem) {
+  const auto q_heads = needed_integer(config, {"num_attention_heads"});
+  if (!q_heads) return q_heads.error();
+  const auto latent = needed_integer(config, {"kv_lora_rank"});
+  if (!latent) return latent.error();
+  const auto rope = needed_integer(config, {"qk_rope_head_dim"});
+  if (!rope) return rope.error();
+  const auto nope = needed_integer(config, {"qk_nope_head_dim"});
+  if (!nope) return nope.error();
+  problem.q_heads = *q_heads;
+  problem.kv_heads = 1;
+  problem.dim_qk = *latent + *rope;
+  problem.dim_v = *latent;
+  problem.v_in_k = true;
+  // Scores are those of the heads before absorption; YaRN sharpens them.
+  problem.scale = 1 / std::sqrt(double(*nope + *rope));
+  if (!config.has("rope_scaling") || !config.json["rope_scaling"].is_object()) return Unit{};
+  const Config scaling{config.json["rope_scaling"], config.origin + ": rope_scaling"};
+  const auto all_dim = positive_number(scaling, "mscale_all_dim");
+  if (!all_dim) return all_dim.error();
+  const auto factor = positive_number(scaling, "factor");
+  if (!factor) return factor.error();
+  if (!*all_dim || factor->value_or(1) <= 1) return Unit{};
+  const double mscale = 0.1 * **all_dim * std::log(**factor) + 1;
+  *problem.scale *= mscale * mscale;
+  return Unit{};
+}
+
 Outcome read_heads(const Config& config, std::string_view type, Problem& problem) {
+  if (config.has("kv_lora_rank")) return read_latent(config, problem);
   const auto q_heads = needed_integer(config, {"num_attention_heads", "n_head", "n_heads"});
   if (!q_heads) return q_heads.error();
   const auto kv_heads = kv_heads_of(config, type, *q_heads);
@@ -167,7 +178,7 @@ Outcome read_heads(const Config& config, std::string_view type, Problem& problem
     problem.dim_qk = problem.dim_v = **head_dim;
     return Unit{};
   }
-  const auto width = needed_integer(config, {"hidden_size", "n_embd", "d_model"});
+  const auto width = needed_integer(config, {"hidden_size", "n_embd", "n_embed", "d_model"});
   if (!width) return width.error();
   if (*width % *q_heads != 0) {
     return config.bad(
@@ -178,7 +189,20 @@ Outcome read_heads(const Config& config, std::string_view type, Problem& problem
   return Unit{};
 }
 
+Outcome read_mpt_score(const Config& config, Problem& problem) {
+  if (!config.has("attn_config") || !config.json["attn_config"].is_object()) return Unit{};
+  const Config attention{config.json["attn_config"], config.origin + ": attn_config"};
+  problem.alibi = attention.is_true("alibi");
+  const auto scale = positive_number(attention, "softmax_scale");
+  if (!scale) return scale.error();
+  if (*scale) problem.scale = **scale;
+  return Unit{};
+}
+
 Outcome read_score(const Config& config, std::string_view type, Problem& problem) {
+  if (type == "mpt") return read_mpt_score(config, problem);
+  problem.alibi = type == "bloom" || (type == "falcon" && config.is_true("alibi"));
+  problem.sink = type == "gpt_oss";
   if (type != "gemma2") return Unit{};
   const auto softcap = positive_number(config, "attn_logit_softcapping");
   if (!softcap) return softcap.error();

@@ -19,9 +19,10 @@ struct ModelProblem {
 };
 
 // `json` is the text of a configuration, `origin` its name in messages. Sliding layers come first.
-// A missing torch_dtype (or dtype) means fp32, as it does to the transformers library. Refused with
-// the reason: latent attention (MLA), attention sinks, ALiBi, model types whose attention is not
-// known here.
+// A missing torch_dtype (or dtype) means fp32, as it does to the transformers library. Latent
+// attention (MLA) becomes the problem that decoding runs, with V in K. Slopes and sinks are values
+// of the model's weights and stay the caller's. Refused with the reason: model types whose
+// attention is not known here.
 Result<std::vector<ModelProblem>> derive_problems(std::string_view json, const std::string& origin);
 
 // path: a config.json, or a folder that holds one.

@@ -3,14 +3,21 @@
 #include <algorithm>
 
 #include "compiler/resources.hpp"
-#include "tools/splitkv/inputs.hpp"
 
 namespace splitkv::tool {
 namespace {
 
-int64_t tile_count(const Problem& problem, const Schedule& schedule, int32_t kv_len) {
-  const int64_t first = first_visible(problem, kv_len) / schedule.tile_kv;
-  return (kv_len + int64_t(schedule.tile_kv) - 1) / schedule.tile_kv - first;
+int64_t tile_count(const Schedule& schedule, const KeyRange& range) {
+  if (range.first == range.end) return 0;
+  const int64_t tile = schedule.tile_kv;
+  return (range.end + tile - 1) / tile - range.first / tile;
+}
+
+// Rows of a row block that some query of the batch row has.
+int real_rows(const Problem& problem, const Schedule& schedule, int queries, int block) {
+  const int first = block * schedule.rows;
+  const int rows = group_size(problem) * queries;
+  return std::clamp(rows - first, 0, schedule.rows);
 }
 
 // flat: into how many blocks do the units [first, first + units) fall.
@@ -28,36 +35,43 @@ int64_t pieces_of_flat(int64_t first, int64_t units, int64_t total, int64_t bloc
 
 }  // namespace
 
-PartialCount count_partials(const Problem& problem, const Schedule& schedule,
-                            const std::vector<int32_t>& kv_len) {
+PartialCount count_partials(const Problem& problem, const Schedule& schedule, const Rows& rows) {
   const int blocks_a_group = row_blocks(problem, schedule);
-  const int rows_a_group = group_size(problem) * problem.query_len;
   const int64_t sequences_a_row = int64_t(problem.kv_heads) * blocks_a_group;
   std::vector<int64_t> units;  // of each batch row's sequences
   int64_t total = 0;
-  for (const int32_t length : kv_len) {
-    units.push_back(std::max<int64_t>(1, tile_count(problem, schedule, length)));
+  for (size_t row = 0; row < rows.kv_len.size(); ++row) {
+    const KeyRange range = key_range(problem, rows, int64_t(row));
+    units.push_back(std::max<int64_t>(1, tile_count(schedule, range)));
     total += units.back() * sequences_a_row;
   }
 
   const int64_t used_blocks = std::min<int64_t>(schedule.blocks, total);
   PartialCount count;
   int64_t first = 0;
-  for (const int64_t row_units : units) {
-    for (int64_t i = 0; i < sequences_a_row; ++i, first += row_units) {
+  for (size_t row = 0; row < units.size(); ++row) {
+    const int queries = queries_of(problem, rows, int64_t(row));
+    for (int64_t i = 0; i < sequences_a_row; ++i, first += units[row]) {
       const int64_t pieces = schedule.partition == Partition::flat
-                                 ? pieces_of_flat(first, row_units, total, used_blocks)
-                                 : std::min<int64_t>(schedule.splits, row_units);
+                                 ? pieces_of_flat(first, units[row], total, used_blocks)
+                                 : std::min<int64_t>(schedule.splits, units[row]);
       ++count.sequences;
       if (pieces < 2) continue;
-      const int first_row = int(i % blocks_a_group) * schedule.rows;
-      const int rows = std::min(schedule.rows, rows_a_group - first_row);
       ++count.divided;
       count.partials += pieces;
-      count.bytes += pieces * rows * partial_row_bytes(problem, schedule);
+      count.bytes += pieces * real_rows(problem, schedule, queries, int(i % blocks_a_group)) *
+                     partial_row_bytes(problem, schedule);
     }
   }
   return count;
+}
+
+PartialCount count_partials(const Problem& problem, const Schedule& schedule,
+                            const std::vector<int32_t>& kv_len) {
+  Rows rows;
+  rows.kv_len = kv_len;
+  if (problem.strided_positions) rows.total_len = kv_len;
+  return count_partials(problem, schedule, rows);
 }
 
 }  // namespace splitkv::tool

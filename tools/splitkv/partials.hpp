@@ -7,6 +7,7 @@
 
 #include "compiler/problem.hpp"
 #include "compiler/schedule.hpp"
+#include "tools/splitkv/key_range.hpp"
 
 namespace splitkv::tool {
 
@@ -19,6 +20,9 @@ struct PartialCount {
   bool operator==(const PartialCount&) const = default;
 };
 
+PartialCount count_partials(const Problem& problem, const Schedule& schedule, const Rows& rows);
+
+// Of rows that have query_len queries and all their keys.
 PartialCount count_partials(const Problem& problem, const Schedule& schedule,
                             const std::vector<int32_t>& kv_len);
 

@@ -9,6 +9,7 @@
 #include "compiler/verifier.hpp"
 #include "tools/splitkv/guarded.hpp"
 #include "tools/splitkv/npy.hpp"
+#include "tools/splitkv/step_memory.hpp"
 #include "tools/splitkv/verb.hpp"
 
 namespace splitkv::tool {
@@ -17,7 +18,8 @@ namespace {
 Result<Inputs> make_inputs(const RunOptions& options, const Problem& problem) {
   if (options.from_files()) {
     Result<Inputs> inputs = load_inputs(
-        problem, options.files, std::vector<int32_t>(options.kv_len.begin(), options.kv_len.end()));
+        problem, options.files, std::vector<int32_t>(options.kv_len.begin(), options.kv_len.end()),
+        options.seed);
     if (inputs.ok() && options.batch != 0 && options.batch != inputs->batch) {
       return invalid_argument(
           fmt::format("--batch={}: the files hold {} batch rows", options.batch, inputs->batch));
@@ -26,7 +28,9 @@ Result<Inputs> make_inputs(const RunOptions& options, const Problem& problem) {
   }
   const auto lengths = generated_lengths(options);
   if (!lengths) return lengths.error();
-  return generate_inputs(problem, *lengths, options.seed);
+  const auto form = step_form(options, problem, lengths->size());
+  if (!form) return form.error();
+  return generate_inputs(problem, *lengths, options.seed, *form);
 }
 
 // The problem once a variant of --merge, or as it is.
@@ -55,15 +59,23 @@ Result<std::vector<Expected>> expectations(const RunOptions& options, const Prob
   return list;
 }
 
+// Ragged rows are written as they lie, token by token.
+std::vector<int64_t> result_shape(const Problem& problem, const Inputs& inputs, int64_t row) {
+  if (inputs.q_offset.empty()) return output_shape(problem, inputs.batch, row);
+  std::vector<int64_t> shape = {inputs.query_rows, problem.q_heads};
+  if (row > 0) shape.push_back(row);
+  return shape;
+}
+
 Outcome write_results(const RunOptions& options, const Problem& problem, const Inputs& inputs,
                       const Execution& execution) {
   if (!options.out.empty()) {
     const Outcome written =
-        write_npy(options.out, {inputs.batch, problem.q_heads, problem.dim_v}, execution.out);
+        write_npy(options.out, result_shape(problem, inputs, problem.dim_v), execution.out);
     if (!written) return written;
   }
   if (options.lse.empty()) return Unit{};
-  return write_npy(options.lse, {inputs.batch, problem.q_heads}, execution.lse);
+  return write_npy(options.lse, result_shape(problem, inputs, 0), execution.lse);
 }
 
 // Where runs happen: the runtime keeps what was compiled for a later variant.
@@ -81,7 +93,7 @@ Result<int> run_variant(const RunOptions& options, Place& place, const std::stri
   if (!execution) return execution.error();
   const Result<Schedule> schedule = parse_schedule(execution->schedule);
   if (!schedule) return schedule.error();
-  const PartialCount partials = count_partials(problem, *schedule, inputs.kv_len);
+  const PartialCount partials = count_partials(problem, *schedule, rows_of(problem, inputs));
   print_execution(problem, inputs, *execution, partials);
 
   const bool lse_partials =
@@ -100,7 +112,7 @@ Result<int> run_variant(const RunOptions& options, Place& place, const std::stri
 }
 
 Outcome check_lse_wanted(const RunOptions& options, const Problem& problem) {
-  if (problem.lse != LseOutput::none) return Unit{};
+  if (has_statistics(problem)) return Unit{};
   if (options.lse.empty() && options.expect_lse.empty()) return Unit{};
   return invalid_argument(
       fmt::format("{} is given, but the problem has lse=none; lse=natural or lse=base2 would work",
@@ -162,6 +174,10 @@ void add_run(CLI::App& app, int& status) {
   verb->add_option("--model", options->problem.model, "a Hugging Face config.json, or its folder");
   verb->add_option("--batch", options->batch, "batch rows");
   verb->add_option("--kv-len", options->kv_len, "tokens: one for all rows, or one a row")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb->add_option("--queries", options->queries,
+                   "query tokens of each row, at most query_len: rows become ragged")
       ->delimiter(',')
       ->allow_extra_args(false);
   verb->add_option("--target", options->target,

@@ -19,6 +19,7 @@ struct RunOptions {
   int64_t batch = 0;  // 0: as many as lengths or files say
   bool batch_given = false;
   std::vector<int64_t> kv_len;
+  std::vector<int64_t> queries;  // of each row; empty: query_len each
   std::string target;
   std::vector<std::string> schedules;  // each runs in turn; empty: the library's choice
   std::vector<std::string> merges;     // each runs in turn; empty: as the problem says
@@ -37,6 +38,9 @@ Outcome check_options(const RunOptions& options);
 
 // Lengths of generated inputs, one a batch row.
 Result<std::vector<int32_t>> generated_lengths(const RunOptions& options);
+
+// What the flags say of a generated step besides its lengths.
+Result<StepForm> step_form(const RunOptions& options, const Problem& problem, size_t batch);
 
 struct Judged {
   Expected expected;

@@ -15,7 +15,10 @@ Error bad(const std::string& option, const std::string& value, const std::string
 Outcome check_files(const RunOptions& options) {
   const InputFiles& files = options.files;
   const bool some = !files.q.empty() || !files.k.empty() || !files.v.empty();
-  const bool all = !files.q.empty() && !files.k.empty() && !files.v.empty();
+  // A problem with v_in_k=on needs no v; load_inputs knows.
+  const bool all =
+      !files.q.empty() && !files.k.empty() &&
+      (!files.v.empty() || options.problem.text.find("v_in_k=on") != std::string::npos);
   if (some && !all) {
     const char* missing = files.q.empty() ? "--q" : files.k.empty() ? "--k" : "--v";
     return invalid_argument(
@@ -24,6 +27,10 @@ Outcome check_files(const RunOptions& options) {
   if (some && !options.problem.model.empty()) {
     return bad("--model", options.problem.model,
                "tensors from files need a problem text, of which there is one; leave --model out");
+  }
+  if (some && !options.queries.empty()) {
+    return bad("--queries", fmt::format("{}", options.queries.front()),
+               "goes with generated inputs; files hold query_len queries a row");
   }
   if (!some && !files.kv_lens.empty()) {
     return bad("--kv-lens", files.kv_lens,
@@ -88,6 +95,23 @@ Result<std::vector<int32_t>> generated_lengths(const RunOptions& options) {
                     options.batch, lengths.size(), options.batch));
   }
   return lengths;
+}
+
+Result<StepForm> step_form(const RunOptions& options, const Problem& problem, size_t batch) {
+  StepForm form;
+  if (options.queries.empty()) return form;
+  if (options.queries.size() != batch) {
+    return bad("--queries", fmt::format("{} numbers", options.queries.size()),
+               fmt::format("{}, one a batch row, would fit", batch));
+  }
+  for (const int64_t queries : options.queries) {
+    if (queries < 0 || queries > problem.query_len) {
+      return bad("--queries", fmt::format("{}", queries),
+                 fmt::format("0 to {}, the problem's query_len, would work", problem.query_len));
+    }
+    form.queries.push_back(int32_t(queries));
+  }
+  return form;
 }
 
 }  // namespace splitkv::tool

@@ -13,7 +13,11 @@ namespace {
 
 int64_t visible_tokens(const Problem& problem, const Inputs& inputs) {
   int64_t tokens = 0;
-  for (const int32_t length : inputs.kv_len) tokens += length - first_visible(problem, length);
+  const Rows rows = rows_of(problem, inputs);
+  for (int64_t row = 0; row < inputs.batch; ++row) {
+    const KeyRange range = key_range(problem, rows, row);
+    tokens += range.end - range.first;
+  }
   return tokens;
 }
 

@@ -16,15 +16,19 @@ namespace splitkv::tool {
 // What out and lse ought to be.
 struct Expected {
   std::string origin;               // "fp64 reference", or the names of files
-  std::vector<double> out;          // [batch, q_heads, dim_v]; empty: not compared
-  std::vector<double> lse;          // [batch, q_heads] in the problem's base; empty: not compared
-  std::vector<double> lse_natural;  // [batch, q_heads] or empty: for the tolerance of lse partials
+  std::vector<double> out;          // [token rows, q_heads, dim_v]; empty: not compared
+  std::vector<double> lse;          // [token rows, q_heads] in the problem's base; likewise
+  std::vector<double> lse_natural;  // likewise: for the tolerance of lse partials
 };
+
+// Shape of out (row: dim_v) and lse (row: 0) in files: [batch, query_len, q_heads, row], without
+// query_len where it is 1.
+std::vector<int64_t> output_shape(const Problem& problem, int64_t batch, int64_t row);
 
 // The reference's answer on the rounded inputs.
 Expected expect_from_reference(const Problem& problem, const Inputs& inputs);
 
-// Either path may be empty. Refuses shapes other than [batch, q_heads, dim_v] and [batch, q_heads].
+// Either path may be empty. Refuses shapes other than output_shape.
 Result<Expected> expect_from_files(const Problem& problem, int64_t batch,
                                    const std::string& out_path, const std::string& lse_path);
 

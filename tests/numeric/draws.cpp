@@ -1,0 +1,388 @@
+#include "tests/numeric/draws.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "compiler/text.hpp"
+#include "compiler/verifier.hpp"
+#include "tools/splitkv/partials.hpp"
+
+namespace splitkv::testing_support {
+namespace {
+
+constexpr auto kFloats = {DType::fp32, DType::fp16, DType::bf16};
+constexpr auto kTypes = {DType::fp32, DType::fp16, DType::bf16,
+                         DType::e4m3, DType::e5m2, DType::int8};
+constexpr auto kScales = {KvScale::none, KvScale::tensor, KvScale::head, KvScale::token,
+                          KvScale::inl};
+
+// User texts, with the words of params that they need.
+constexpr auto kScores = {
+    "params=w:head score=score*1.5-w",
+    "params=w:head score=score*w",
+    "params=w:scalar score=score-abs(query_pos-key_pos)*w*0.01",
+    "params=w:head score=tanh(score/20)*20*w",
+    "score=select(key_pos%7==0,score+1,score)",
+    "params=w:row score=score+log(1+abs(key_pos-query_pos))*w",
+    "score=max(min(score,3),-3)",
+    "params=w:scalar score=score*sigmoid(score)*w",
+    "score=score+exp(-abs(score))",
+    "score=select(head%2==0,score,score*2)+batch*0.125",
+};
+constexpr auto kPredicates = {
+    "where=key_pos%3!=1",
+    "where=key_pos>=query_pos//16*16",
+    "where=key_pos<2||key_pos>=5",
+    "where=query_pos-key_pos<100",
+    "where=key_pos<kv_len-2",
+    "where=head%2==0||key_pos%2==0",
+    "params=first:row where=key_pos>=first",
+    "where=!(key_pos>3&&key_pos<9)",
+};
+
+KvLayout draw_layout(Draw& draw) {
+  KvLayout layout;
+  layout.kind =
+      draw.of({KvLayoutKind::bhtd, KvLayoutKind::bthd, KvLayoutKind::paged, KvLayoutKind::paged});
+  if (layout.kind == KvLayoutKind::paged) {
+    layout.page_size = draw.of({1, 2, 3, 16, 19, 48, 64, 96, 256, 784});
+    layout.page_order = draw.of({PageOrder::nhd, PageOrder::hnd});
+  }
+  return layout;
+}
+
+int draw_dim(Draw& draw) {
+  switch (draw.between(0, 5)) {
+    case 0:
+      return 2 * draw.between(4, 64);
+    case 1:
+      return draw.of({40, 46, 72, 80, 88, 96, 112, 120, 160, 192, 224, 256});
+    case 2:
+      return draw.one_in(4) ? draw.of({320, 512, 576}) : 8 * draw.between(1, 32);
+    default:
+      return draw.of({8, 16, 32, 64, 64, 128});
+  }
+}
+
+KvScale draw_scale(Draw& draw, DType type) {
+  const bool wants = size_bytes(type) == 1 ? !draw.one_in(4) : draw.one_in(8);
+  return wants ? draw.of(kScales) : KvScale::none;
+}
+
+void draw_types(Draw& draw, Problem& problem) {
+  problem.q_dtype = draw.of(kFloats);
+  problem.k_dtype = draw.one_in(2) ? draw.of(kTypes) : problem.q_dtype;
+  problem.v_dtype = draw.one_in(4) ? draw.of(kTypes) : problem.k_dtype;
+  problem.out_dtype = draw.one_in(4) ? draw.of(kFloats) : problem.q_dtype;
+  problem.out_partial = draw.one_in(5);
+  if (problem.out_partial) problem.out_dtype = DType::fp32;
+  problem.k_scale = draw_scale(draw, problem.k_dtype);
+  problem.v_scale = draw.one_in(2) ? problem.k_scale : draw_scale(draw, problem.v_dtype);
+}
+
+void draw_shape(Draw& draw, Problem& problem) {
+  problem.kv_heads = draw.between(1, 3);
+  problem.q_heads = problem.kv_heads * draw.of({1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9, 12, 16, 71});
+  problem.dim_qk = draw_dim(draw);
+  problem.dim_v = draw.one_in(3) ? draw_dim(draw) : problem.dim_qk;
+  problem.query_len = draw.one_in(2) ? 1 : draw.of({2, 3, 4, 5, 8, 13, 16, 64});
+  problem.v_in_k = draw.one_in(7);
+  if (problem.v_in_k) {
+    problem.v_dtype = problem.k_dtype;
+    problem.v_scale = problem.k_scale;
+    problem.dim_v = std::min(problem.dim_v, problem.dim_qk);
+  }
+  const auto whole_words = [](int dim, DType type) {
+    return size_bytes(type) == 1 ? (dim + 3) / 4 * 4 : dim;
+  };
+  problem.dim_qk = whole_words(problem.dim_qk, problem.k_dtype);
+  problem.dim_v = whole_words(problem.dim_v, problem.v_dtype);
+  if (draw.one_in(5)) problem.dim_rope = 2 * draw.between(1, problem.dim_qk / 2 - 1);
+}
+
+// The words of `text` in the problem; a later `params=` adds to an earlier one.
+void add_words(Problem& problem, std::string text) {
+  const std::string now = print(problem);
+  const std::string params = "params=";
+  if (const size_t at = now.find(params); at != std::string::npos && text.starts_with(params)) {
+    const std::string earlier = now.substr(at, now.find(' ', at) - at);
+    const size_t end = text.find(' ');
+    text = earlier + "," + text.substr(params.size(), end - params.size()) + text.substr(end);
+    problem = *parse_problem(now.substr(0, at) + text + now.substr(at + earlier.size()));
+    return;
+  }
+  const auto parsed = parse_problem(now + " " + text);
+  if (parsed) problem = *parsed;
+}
+
+void draw_score_and_mask(Draw& draw, Problem& problem) {
+  if (draw.one_in(3)) problem.scale = draw.of({0.05, 0.25, 1.0, -0.125});
+  if (draw.one_in(4)) problem.softcap = draw.of({1.0, 30.0, 50.0});
+  problem.alibi = draw.one_in(5);
+  if (draw.one_in(5)) problem.bias = draw.of({DType::fp16, DType::fp32});
+  problem.mask = draw.of({Mask::causal, Mask::causal, Mask::none, Mask::tree});
+  if (draw.one_in(5)) problem.window = draw.of({1, 2, 17, 64, 128, 1000});
+  if (draw.one_in(7)) problem.chunk = draw.of({1, 16, 100, 256});
+  problem.strided_positions = problem.mask != Mask::tree && draw.one_in(5);
+  problem.sink = !problem.out_partial && draw.one_in(4);
+  if (draw.one_in(4)) add_words(problem, draw.of(kScores));
+  if (draw.one_in(5)) add_words(problem, draw.of(kPredicates));
+  // A masked key's -inf has to stay -inf: not every function of it is.
+  const std::string text = print(problem);
+  for (const char* function : {"sigmoid(", "tanh(", "exp(", "max("}) {
+    if (text.find(function) != std::string::npos) problem.bias.reset();
+  }
+}
+
+// One that dense rows of K and V satisfy.
+int draw_align(Draw& draw, const Problem& problem) {
+  int most = 16;
+  const auto limit = [&](int dim, DType type, KvScale scale) {
+    if (scale == KvScale::inl) return;  // rows are filled up
+    while (dim * size_bytes(type) % most != 0) most /= 2;
+  };
+  limit(problem.dim_qk, problem.k_dtype, problem.k_scale);
+  if (!problem.v_in_k) limit(problem.dim_v, problem.v_dtype, problem.v_scale);
+  if (draw.one_in(3)) most = std::min(most, draw.of({2, 4, 8}));
+  return most;
+}
+
+Problem draw_problem(Draw& draw) {
+  Problem problem;
+  draw_types(draw, problem);
+  draw_shape(draw, problem);
+  problem.kv_layout = draw_layout(draw);
+  problem.separate_tables = is_paged(problem) && !problem.v_in_k && draw.one_in(3);
+  problem.lse = draw.of({LseOutput::none, LseOutput::natural, LseOutput::base2});
+  problem.merge = draw.of({Merge::automatic, Merge::mlo, Merge::lse});
+  problem.deterministic = draw.one_in(5);
+  problem.checked = draw.of({Checked::automatic, Checked::off, Checked::on});
+  problem.align = draw_align(draw, problem);
+  draw_score_and_mask(draw, problem);
+  return problem;
+}
+
+void draw_pieces(Draw& draw, Schedule& schedule) {
+  schedule.splits = 1;
+  schedule.blocks = 0;
+  if (schedule.partition == Partition::flat) {
+    schedule.blocks = draw.between(1, 40);
+  } else {
+    schedule.splits = draw.one_in(8) ? 1 : draw.between(2, 17);
+  }
+}
+
+Schedule draw_schedule(Draw& draw, const Target& target) {
+  Schedule schedule;
+  const bool cuda = target.kind == TargetKind::cuda;
+  schedule.family = !cuda ? Family::vector : draw.one_in(2) ? Family::mma : Family::simt;
+  schedule.warps = cuda ? draw.of({1, 2, 3, 4, 8}) : 1;
+  schedule.tile_kv = draw.of({8, 8, 16, 16, 24, 32, 64, 128});
+  schedule.rows = draw.between(1, 8);
+  schedule.unroll = draw.of({1, 2, 4, 8});
+  if (schedule.family == Family::mma) {
+    schedule.tile_kv = 16 * schedule.warps * draw.of({1, 1, 2, 4});
+    schedule.rows = draw.between(1, 32);
+    schedule.unroll = 1;
+    schedule.stages = draw.between(2, 6);
+  }
+  schedule.partition = draw.of({Partition::fixed, Partition::flat, Partition::strided});
+  draw_pieces(draw, schedule);
+  schedule.reduce = draw.of({Reduce::kernel, Reduce::last_block});
+  schedule.merge = draw.of({Merge::automatic, Merge::mlo, Merge::lse});
+  return schedule;
+}
+
+// Multiply-adds that the reference may spend on one case.
+constexpr double kBudget = 4e6;
+
+std::vector<int32_t> draw_lengths(Draw& draw, const Problem& problem) {
+  std::vector<int32_t> lengths(size_t(draw.between(1, draw.one_in(8) ? 24 : 4)));
+  const double a_key = double(problem.q_heads) * problem.query_len *
+                       (problem.dim_qk + problem.dim_v) * double(lengths.size());
+  const int most = int(std::clamp(kBudget / a_key, 40.0, 700.0));
+  for (int32_t& length : lengths) {
+    length = draw.one_in(6) ? draw.of({0, 1, 15, 16, 17, 33}) : draw.between(0, most);
+  }
+  return lengths;
+}
+
+void draw_queries(Draw& draw, const Problem& problem, size_t batch, tool::StepForm& form) {
+  for (size_t row = 0; row < batch; ++row) {
+    form.queries.push_back(draw.one_in(4) ? 0 : draw.between(1, problem.query_len));
+  }
+  if (draw.one_in(2)) form.queries.back() = 0;
+  form.spare_rows = draw.between(0, 3);
+  form.minus_one_tail = draw.one_in(2);
+}
+
+void draw_step(Draw& draw, Case& c) {
+  c.kv_len = draw_lengths(draw, c.problem);
+  draw_pieces(draw, c.schedule);
+  c.form = {};
+  tool::StepForm& form = c.form;
+  form.lengths =
+      draw.of({tool::LengthForm::int32, tool::LengthForm::int64, tool::LengthForm::host});
+  if (form.lengths == tool::LengthForm::host) {
+    std::fill(c.kv_len.begin(), c.kv_len.end(), c.kv_len.front());
+  }
+  if (draw.one_in(3)) draw_queries(draw, c.problem, c.kv_len.size(), form);
+  if (draw.one_in(4)) {
+    for (const int32_t length : c.kv_len) {
+      form.kv_begin.push_back(draw.one_in(3) ? 0 : draw.between(0, length / 2 + 1));
+    }
+  }
+  if (c.problem.strided_positions) {
+    form.pos_step = draw.between(1, 4);
+    form.pos0 = draw.between(0, int(form.pos_step) - 1);
+  }
+  form.bias_for_all_heads = draw.one_in(3);
+  form.bias_for_all_queries = draw.one_in(3);
+  form.padded_rows = draw.one_in(3);
+  form.interleaved = draw.one_in(3);
+  form.page_offsets = draw.one_in(3);
+  form.infinite_poison = draw.one_in(3);
+}
+
+// As count_partials of the inputs to be, but for the totals of shards, of which the least is taken.
+bool has_several_partials(const Case& c) {
+  tool::Rows rows;
+  rows.kv_len = c.kv_len;
+  rows.kv_begin = c.form.kv_begin;
+  rows.queries = c.form.queries;
+  if (c.problem.strided_positions) {
+    rows.pos0 = c.form.pos0;
+    rows.pos_step = c.form.pos_step;
+    for (const int64_t length : c.kv_len) {
+      rows.total_len.push_back(length == 0 ? 0
+                                           : int32_t(rows.pos0 + (length - 1) * rows.pos_step + 1));
+    }
+  }
+  return tool::count_partials(c.problem, c.schedule, rows).partials >= 2;
+}
+
+}  // namespace
+
+// Steps without several partials are drawn again, mostly.
+void redraw_step(Draw& draw, Case& c) {
+  for (int i = 0; i < 3; ++i) {
+    draw_step(draw, c);
+    if (has_several_partials(c) || draw.one_in(4)) return;
+  }
+}
+
+Case draw_case(uint64_t seed, const Target& target) {
+  Draw draw(seed);
+  while (true) {
+    Case c;
+    c.problem = draw_problem(draw);
+    c.schedule = draw_schedule(draw, target);
+    if (verify(c.problem, target) || verify(c.problem, c.schedule, target)) continue;
+    redraw_step(draw, c);
+    return c;
+  }
+}
+
+void count(const Case& c, Drawn& drawn) {
+  const Problem& p = c.problem;
+  const Schedule& s = c.schedule;
+  const auto add = [&](const char* key, auto value) {
+    drawn[fmt::format("{}={}", key, value)] += 1;
+  };
+  const auto flag = [&](const char* key, bool value) { add(key, value ? "on" : "off"); };
+  add("q", name(p.q_dtype));
+  add("k", name(p.k_dtype));
+  add("v", name(p.v_dtype));
+  add("out", p.out_partial ? "partial" : name(p.out_dtype));
+  flag("group>8", group_size(p) > 8);
+  flag("dims differ", p.dim_qk != p.dim_v);
+  flag("dim above 256", std::max(p.dim_qk, p.dim_v) > 256);
+  flag("dim no multiple of 8", p.dim_qk % 8 != 0 || p.dim_v % 8 != 0);
+  flag("q_rope", p.dim_rope > 0);
+  flag("v_in_k", p.v_in_k);
+  flag("query_len>1", p.query_len > 1);
+  add("kv_layout", p.kv_layout.kind == KvLayoutKind::bhtd     ? "bhtd"
+                   : p.kv_layout.kind == KvLayoutKind::bthd   ? "bthd"
+                   : p.kv_layout.page_order == PageOrder::nhd ? "paged:nhd"
+                                                              : "paged:hnd");
+  add("page_tables", p.separate_tables ? "separate" : "shared");
+  add("k_scale", name(p.k_scale));
+  add("v_scale", name(p.v_scale));
+  flag("scale", p.scale.has_value());
+  flag("softcap", p.softcap > 0);
+  flag("alibi", p.alibi);
+  add("bias", p.bias ? name(*p.bias) : "none");
+  flag("score", !p.score_mod.nodes.empty());
+  for (const Param& param : p.params) add("params", name(param.scope));
+  add("mask", name(p.mask));
+  flag("window", p.window > 0);
+  flag("chunk", p.chunk > 0);
+  flag("where", !p.predicate.nodes.empty());
+  add("positions", p.strided_positions ? "strided" : "contiguous");
+  flag("sink", p.sink);
+  add("lse", name(p.lse));
+  add("merge", name(p.merge));
+  flag("deterministic", p.deterministic);
+  add("align", p.align);
+  add("checked", name(p.checked));
+  add("family", name(s.family));
+  add("partition", name(s.partition));
+  add("reduce", name(s.reduce));
+  add("exchanged", name(exchanged_merge(p, s)));
+  add("rows", s.family == Family::mma ? "many" : std::to_string(s.rows));
+  add("lengths", c.form.lengths == tool::LengthForm::int32   ? "int32"
+                 : c.form.lengths == tool::LengthForm::int64 ? "int64"
+                                                             : "host");
+  flag("q_offset", !c.form.queries.empty());
+  flag("kv_begin", !c.form.kv_begin.empty());
+  flag("padded rows", c.form.padded_rows);
+  flag("interleaved", c.form.interleaved);
+  flag("page_offset", is_paged(p) && c.form.page_offsets);
+  add("poison", c.form.infinite_poison ? "inf" : "nan");
+}
+
+std::vector<std::string> all_values(const Target& target) {
+  std::vector<std::string> values;
+  const auto add = [&](const std::string& key, std::initializer_list<const char*> of) {
+    for (const char* value : of) values.push_back(key + "=" + value);
+  };
+  add("q", {"fp32", "fp16", "bf16"});
+  for (const char* tensor : {"k", "v"}) {
+    add(tensor, {"fp32", "fp16", "bf16", "e4m3", "e5m2", "int8"});
+    add(std::string(tensor) + "_scale", {"none", "tensor", "head", "token", "inline"});
+  }
+  add("out", {"fp32", "fp16", "bf16", "partial"});
+  add("kv_layout", {"bhtd", "bthd", "paged:nhd", "paged:hnd"});
+  add("page_tables", {"shared", "separate"});
+  add("bias", {"none", "fp16", "fp32"});
+  add("params", {"scalar", "head", "row"});
+  add("mask", {"causal", "none", "tree"});
+  add("positions", {"contiguous", "strided"});
+  add("lse", {"none", "natural", "base2"});
+  add("merge", {"auto", "mlo", "lse"});
+  add("align", {"2", "4", "8", "16"});
+  add("checked", {"auto", "on", "off"});
+  add("partition", {"fixed", "flat", "strided"});
+  add("reduce", {"kernel", "last_block"});
+  add("exchanged", {"mlo", "lse"});
+  add("lengths", {"int32", "int64", "host"});
+  add("poison", {"nan", "inf"});
+  for (const char* option : {"group>8",    "dims differ", "dim above 256", "dim no multiple of 8",
+                             "q_rope",     "v_in_k",      "query_len>1",   "scale",
+                             "softcap",    "alibi",       "score",         "window",
+                             "chunk",      "where",       "sink",          "deterministic",
+                             "q_offset",   "kv_begin",    "padded rows",   "interleaved",
+                             "page_offset"}) {
+    add(option, {"on", "off"});
+  }
+  if (target.kind == TargetKind::cuda) {
+    add("family", {"simt", "mma"});
+  } else {
+    add("family", {"vector"});
+  }
+  return values;
+}
+
+}  // namespace splitkv::testing_support
