@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "compiler/problem.hpp"
 #include "compiler/schedule.hpp"
@@ -19,6 +20,10 @@ struct KernelSource {
 
   bool operator==(const KernelSource&) const = default;
 };
+
+// The CUDA unit with this entry alone: the same text without the definitions of the others, which
+// stand at its end. Units of one source compile side by side.
+std::string cuda_unit_of(const KernelSource& source, std::string_view entry);
 
 // Self-contained CUDA C++: NVRTC and plain nvcc -std=c++20 compile it without any header.
 KernelSource emit_cuda(const Problem& problem, const Schedule& schedule);

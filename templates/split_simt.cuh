@@ -113,16 +113,17 @@ struct StepKeys {
   KeySlice<Simt<C>::bytes_v, Simt<C>::loads_v> v[C.unroll];
   float k_scale[C.unroll];
   float v_scale[C.unroll];
-  bool readable[C.unroll];
+  u32 readable;  // bit u: a checked kernel may read key u
 
   // Keys start, start + groups, ... Where one is not below `end`, the last key is loaded instead.
   __device__ void load(const LaunchArgs& args, const KvWalk<C>& walk, i32 start, i32 end,
                        int lane) {
+    readable = all_lanes;
 #pragma unroll
     for (int u = 0; u < C.unroll; ++u) {
       const auto at = walk.place(args, smaller(start + u * Simt<C>::groups, end - 1));
-      readable[u] = at.readable;
       if (C.checked && !at.readable) {
+        readable &= ~(1u << u);
         k[u].clear();
         v[u].clear();
         k_scale[u] = v_scale[u] = 0.0f;
@@ -139,8 +140,8 @@ struct StepKeys {
 // Scores of all rows and the step's keys, -inf where a key is masked: score r * unroll + u.
 template <Config C, class Score>
 __device__ inline void score_keys(const Simt<C>& state, const LaunchArgs& args, const Piece& piece,
-                                  const StepKeys<C>& keys, i32 start, float k_scale, int lane,
-                                  ScoreReal<C> (&score)[C.rows * C.unroll]) {
+                                  const StepKeys<C>& keys, i32 start, i32 end, float k_scale,
+                                  int lane, ScoreReal<C> (&score)[C.rows * C.unroll]) {
   using Real = ScoreReal<C>;
   LaneSums<Real, C.rows * C.unroll, C.lanes> dots;
 #pragma unroll
@@ -168,7 +169,8 @@ __device__ inline void score_keys(const Simt<C>& state, const LaunchArgs& args, 
     const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, index / C.unroll);
     const i32 key = start + index % C.unroll * Simt<C>::groups;
     const Coordinates at = coordinates_of<C>(args, piece.row, piece.batch_row, row, key);
-    const bool visible = key < piece.row.end_key && Score::visible(at, args);
+    const bool readable = !C.checked || (keys.readable >> index % C.unroll & 1) != 0;
+    const bool visible = key < end && readable && Score::visible(at, args);
     dots.values[i] = visible ? settled(Score::log2_score(dots.values[i] * Real(k_scale), at, args))
                              : Real(negative_infinity());
   }
@@ -183,15 +185,7 @@ __device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Pi
   StepKeys<C> keys;
   keys.load(args, walk, start, end, lane);
   ScoreReal<C> score[C.rows * C.unroll];
-  score_keys<C, Score>(state, args, piece, keys, start, k_scale, lane, score);
-#pragma unroll
-  for (int u = 0; u < C.unroll; ++u) {
-    const bool counts = start + u * Simt<C>::groups < end && (!C.checked || keys.readable[u]);
-#pragma unroll
-    for (int r = 0; r < C.rows; ++r) {
-      if (!counts) score[r * C.unroll + u] = ScoreReal<C>(negative_infinity());
-    }
-  }
+  score_keys<C, Score>(state, args, piece, keys, start, end, k_scale, lane, score);
   raise_maxima<C>(state, score);
   float weight[C.rows * C.unroll];
 #pragma unroll

@@ -56,6 +56,20 @@ void write_entries(Writer& out, const FamilyNames& family, const Schedule& sched
 
 }  // namespace
 
+std::string cuda_unit_of(const KernelSource& source, std::string_view entry) {
+  constexpr std::string_view begin_of_entry = "\nextern \"C\" __global__";
+  const std::string_view text = source.text;
+  size_t begin = text.find(begin_of_entry);
+  std::string unit(text.substr(0, begin));
+  while (begin != std::string_view::npos) {
+    const size_t end = text.find(begin_of_entry, begin + 1);
+    const std::string_view definition = text.substr(begin, end - begin);
+    if (definition.find(fmt::format(" {}(", entry)) != std::string_view::npos) unit += definition;
+    begin = end;
+  }
+  return unit;
+}
+
 KernelSource emit_cuda(const Problem& problem, const Schedule& schedule) {
   // splits and blocks are launch-time values: the code serves all of them, and is the same for all.
   Schedule code = schedule;

@@ -177,12 +177,12 @@ class CudaPlatform final : public Platform {
                                           static_cast<const void*>((*device)->context()));
     const auto module = modules_.get(place, [&]() -> Result<std::shared_ptr<const Module>> {
       Result<Module> made =
-          Module::load(*device, cubin->value->bytes, request.source, request.split_smem_bytes);
+          Module::load(*device, cubin->value->images, request.source, request.split_smem_bytes);
       if (!made) return made.error();
       return std::make_shared<const Module>(*std::move(made));
     });
     if (!module) return module.error();
-    loaded.code = std::make_shared<const CudaCode>(module->value, cubin->value->bytes.size());
+    loaded.code = std::make_shared<const CudaCode>(module->value, cubin->value->image_bytes());
     return loaded;
   }
 

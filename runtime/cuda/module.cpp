@@ -2,23 +2,18 @@
 
 namespace splitkv::cuda {
 
-Result<Module> Module::load(std::shared_ptr<const Device> device, const std::string& cubin,
-                            const KernelSource& source, int64_t split_smem_bytes) {
+Result<Module> Module::load(std::shared_ptr<const Device> device,
+                            const std::vector<std::string>& images, const KernelSource& source,
+                            int64_t split_smem_bytes) {
   ContextScope scope(*device);
   if (!scope.entered()) return scope.entered().error();
-  const Driver& driver = device->driver();
   Module module;
   module.device_ = device;
-  const CUresult result = driver.cuModuleLoadData(&module.handle_, cubin.data());
-  if (result != kSuccess) {
-    module.handle_ = nullptr;
-    return driver_error(driver, "cuModuleLoadData", result);
-  }
-  const Result<Function> split = module.find(source.split_entry, split_smem_bytes);
+  const Result<Function> split = module.add(images.front(), source.split_entry, split_smem_bytes);
   if (!split) return split.error();
   module.split_ = *split;
   if (!source.reduce_entry.empty()) {
-    const Result<Function> reduce = module.find(source.reduce_entry, 0);
+    const Result<Function> reduce = module.add(images.back(), source.reduce_entry, 0);
     if (!reduce) return reduce.error();
     module.reduce_ = *reduce;
   }
@@ -26,10 +21,15 @@ Result<Module> Module::load(std::shared_ptr<const Device> device, const std::str
   return module;
 }
 
-Result<Function> Module::find(const std::string& entry, int64_t smem_bytes) const {
+Result<Function> Module::add(const std::string& image, const std::string& entry,
+                             int64_t smem_bytes) {
   const Driver& driver = device_->driver();
+  CUmodule handle = nullptr;
+  CUresult result = driver.cuModuleLoadData(&handle, image.data());
+  if (result != kSuccess) return driver_error(driver, "cuModuleLoadData", result);
+  handles_.push_back(handle);
   Function function;
-  CUresult result = driver.cuModuleGetFunction(&function.handle, handle_, entry.c_str());
+  result = driver.cuModuleGetFunction(&function.handle, handle, entry.c_str());
   if (result != kSuccess) return driver_error(driver, "cuModuleGetFunction", result);
   int static_smem = 0;
   for (const auto& [attribute, value] : {std::pair{kNumRegisters, &function.registers},
@@ -51,9 +51,10 @@ Result<Function> Module::find(const std::string& entry, int64_t smem_bytes) cons
 }
 
 Module::~Module() {
-  if (handle_ == nullptr) return;
+  if (handles_.empty()) return;
   const ContextScope scope(*device_);
-  if (scope.entered()) device_->driver().cuModuleUnload(handle_);
+  if (!scope.entered()) return;
+  for (const CUmodule handle : handles_) device_->driver().cuModuleUnload(handle);
 }
 
 }  // namespace splitkv::cuda

@@ -1,8 +1,9 @@
-// A loaded cubin: its kernels, ready to launch. Nothing of it is lazy.
+// Loaded cubins: their kernels, ready to launch. Nothing of it is lazy.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "codegen/kernel_source.hpp"
 #include "runtime/cuda/device.hpp"
@@ -18,10 +19,11 @@ struct Function {
 // Move-only; unloads on destruction. Keeps its device's context alive.
 class Module {
  public:
-  // Loads `cubin` in the device's context, finds the source's entries, allows the split kernel
-  // `split_smem_bytes` of dynamic shared memory and makes the driver load the code now.
-  static Result<Module> load(std::shared_ptr<const Device> device, const std::string& cubin,
-                             const KernelSource& source, int64_t split_smem_bytes);
+  // Loads `images`, one of each of the source's entries, in the device's context, allows the split
+  // kernel `split_smem_bytes` of dynamic shared memory and makes the driver load the code now.
+  static Result<Module> load(std::shared_ptr<const Device> device,
+                             const std::vector<std::string>& images, const KernelSource& source,
+                             int64_t split_smem_bytes);
 
   Module(Module&& other) noexcept { swap(other); }
   Module& operator=(Module&& other) noexcept {
@@ -38,14 +40,14 @@ class Module {
   Module() = default;
   void swap(Module& other) noexcept {
     std::swap(device_, other.device_);
-    std::swap(handle_, other.handle_);
+    std::swap(handles_, other.handles_);
     std::swap(split_, other.split_);
     std::swap(reduce_, other.reduce_);
   }
-  Result<Function> find(const std::string& entry, int64_t smem_bytes) const;
+  Result<Function> add(const std::string& image, const std::string& entry, int64_t smem_bytes);
 
   std::shared_ptr<const Device> device_;
-  CUmodule handle_ = nullptr;
+  std::vector<CUmodule> handles_;
   Function split_;
   Function reduce_;
 };

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <system_error>
+#include <thread>
 
 #include "runtime/cuda/symbols.hpp"
 #include "runtime/saved_source.hpp"
@@ -71,9 +73,9 @@ class Program {
     if (handle_ != nullptr) library_.nvrtcDestroyProgram(&handle_);
   }
 
-  nvrtcResult create(const KernelSource& source) {
-    return library_.nvrtcCreateProgram(&handle_, source.text.c_str(), "splitkv_kernel.cu", 0,
-                                       nullptr, nullptr);
+  nvrtcResult create(const std::string& text) {
+    return library_.nvrtcCreateProgram(&handle_, text.c_str(), "splitkv_kernel.cu", 0, nullptr,
+                                       nullptr);
   }
 
   nvrtcResult compile(const std::vector<std::string>& options) {
@@ -112,7 +114,56 @@ Error refused(const Nvrtc& library, nvrtcResult result, const KernelSource& sour
                       fmt::join(options, " "), save_source(source), log.empty() ? "(empty)" : log)};
 }
 
+// One kernel's compilation.
+struct CompiledUnit {
+  nvrtcResult result = kNvrtcSuccess;
+  std::string image;
+  std::string log;
+};
+
+CompiledUnit compile_unit(const Nvrtc& library, const std::string& text,
+                          const std::vector<std::string>& options) {
+  Program program(library);
+  CompiledUnit unit;
+  unit.result = program.create(text);
+  if (unit.result != kNvrtcSuccess) return unit;
+  unit.result = program.compile(options);
+  unit.log = program.log();
+  if (unit.result == kNvrtcSuccess) unit.result = program.cubin(&unit.image);
+  return unit;
+}
+
+// Both kernels at once; where the system gives no thread, one after the other.
+std::vector<CompiledUnit> compile_units(const Nvrtc& library, const KernelSource& source,
+                                        const std::vector<std::string>& options) {
+  std::vector<CompiledUnit> units(source.reduce_entry.empty() ? 1 : 2);
+  const auto compile = [&](size_t i) {
+    const std::string& entry = i == 0 ? source.split_entry : source.reduce_entry;
+    units[i] = compile_unit(library, cuda_unit_of(source, entry), options);
+  };
+  std::thread beside;
+  bool is_beside = false;
+  if (units.size() == 2) {
+    try {
+      beside = std::thread(compile, 1);
+      is_beside = true;
+    } catch (const std::system_error&) {
+      is_beside = false;
+    }
+  }
+  compile(0);
+  if (is_beside) beside.join();
+  if (units.size() == 2 && !is_beside) compile(1);
+  return units;
+}
+
 }  // namespace
+
+size_t Cubin::image_bytes() const {
+  size_t bytes = 0;
+  for (const std::string& image : images) bytes += image.size();
+  return bytes;
+}
 
 std::vector<std::string> nvrtc_options(const std::string& arch, int nvrtc_major) {
   std::vector<std::string> options = {"-arch=" + arch, "-std=c++20", "-default-device",
@@ -120,7 +171,6 @@ std::vector<std::string> nvrtc_options(const std::string& arch, int nvrtc_major)
   if (nvrtc_major >= 13) {
     options.push_back("--minimal");  // no textures, no device runtime: nothing of them is used
     options.push_back("--no-cache");
-    options.push_back("--split-compile=2");  // split and reduce are optimised side by side
   }
   return options;
 }
@@ -142,14 +192,14 @@ Result<Cubin> compile_cuda(const KernelSource& source, const std::string& arch) 
 
   const std::vector<std::string> options = nvrtc_options(arch, library.major);
   const auto begin = std::chrono::steady_clock::now();
-  Program program(library);
   Cubin cubin;
-  nvrtcResult result = program.create(source);
-  if (result != kNvrtcSuccess) return refused(library, result, source, options, "");
-  result = program.compile(options);
-  cubin.log = program.log();
-  if (result == kNvrtcSuccess) result = program.cubin(&cubin.bytes);
-  if (result != kNvrtcSuccess) return refused(library, result, source, options, cubin.log);
+  for (CompiledUnit& unit : compile_units(library, source, options)) {
+    if (unit.result != kNvrtcSuccess) {
+      return refused(library, unit.result, source, options, unit.log);
+    }
+    cubin.images.push_back(std::move(unit.image));
+    cubin.log += unit.log;
+  }
   cubin.compile_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   cubin.nvrtc_version = version_text(library);

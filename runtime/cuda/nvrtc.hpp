@@ -11,11 +11,14 @@
 namespace splitkv {
 
 struct Cubin {
-  std::string bytes;          // an ELF image for cuModuleLoadData
-  std::string log;            // NVRTC's and ptxas's
+  // ELF images for cuModuleLoadData: one of each kernel, the split (or only) one first. Kernels are
+  // compiled side by side.
+  std::vector<std::string> images;
+  std::string log;            // NVRTC's and ptxas's, of all
   double compile_ms = 0;      // source to cubin, without opening NVRTC
   std::string nvrtc_version;  // "13.0"
 
+  size_t image_bytes() const;
   bool operator==(const Cubin&) const = default;
 };
 

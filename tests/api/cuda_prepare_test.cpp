@@ -63,7 +63,7 @@ TEST_F(CudaPrepare, WrongOrdinalsAreToldHowManyDevicesThereAre) {
 TEST_F(CudaPrepare, FunctionsAreLoadedAtOnceAndTheirFiguresReadBack) {
   CudaStep step("cuda:0", "partition=fixed splits=2 reduce=kernel", 1);
   ASSERT_TRUE(step.prepared.ok());
-  EXPECT_EQ(count("cuModuleLoadData"), 1);
+  EXPECT_EQ(count("cuModuleLoadData"), 2);
   EXPECT_EQ(count("cuModuleGetFunction"), 2);
   EXPECT_EQ(count("cuFuncLoad"), 2);
   const splitkv_kernel_info info = info_of(step.kernel.get());

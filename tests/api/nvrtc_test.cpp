@@ -31,7 +31,7 @@ const KernelSource kGood{SourceLanguage::cuda,
 TEST_F(Nvrtc, CompilesToAnElfImageWithRegistersInTheLog) {
   const auto cubin = compile_cuda(kGood, "sm_90a");
   ASSERT_TRUE(cubin.ok()) << cubin.error().message;
-  EXPECT_EQ(cubin->bytes.substr(0, 4), "\177ELF");
+  for (const std::string& image : cubin->images) EXPECT_EQ(image.substr(0, 4), "\177ELF");
   EXPECT_GT(cubin->compile_ms, 0);
   EXPECT_EQ(cubin->nvrtc_version, *nvrtc_version());
   const auto entries = parse_ptxas_log(cubin->log);

@@ -23,6 +23,14 @@ const Setting flat_paged_window = {
     "reduce=last_block",
     {0, 1, 17, 100, 272}};
 
+// What quantised caches, several queries and the words of the score bring.
+const Setting options = {
+    "attention q=fp32 kv=int8 heads=6/2 dim=64 query_len=3 kv_layout=paged:16:nhd "
+    "page_tables=separate kv_scale=inline alibi=on bias=fp32 window=64 sink=on lse=natural align=4",
+    "schedule family=vector tile=16 rows=3 warps=1 unroll=4 partition=strided splits=4 "
+    "reduce=last_block",
+    {3, 17, 100, 272}};
+
 const Mutant mutants[] = {
     {"an mlo join that forgets l", "merge", fixed_mlo,
      "%weight.1 = fmul float %power.or.zero.1, %l.1",
@@ -81,6 +89,27 @@ const Mutant mutants[] = {
      "mul i64 0, 3"},
     {"a natural lse left in log2 units", "output", fixed_mlo, "%log2_sum, 0x3FE62E4300000000",
      "%log2_sum, 1.0"},
+    {"int8 without its sign", "convert", options, "= sext <", "= zext <"},
+    {"k's scales left out", "scale", options, "%dots.scaled = fmul", "%dots.scaled = fsub"},
+    {"v's scales taken from k's", "scale", options, "getelementptr float, ptr %v_scales",
+     "getelementptr float, ptr %k_scales"},
+    {"v's pages taken from k's table", "walk", options,
+     "%v.page.id.at = getelementptr i32, ptr %v.page_list",
+     "%v.page.id.at = getelementptr i32, ptr %k.page_list"},
+    {"a query that does not see its own key", "mask", options, "= icmp sle <", "= icmp slt <"},
+    {"a bias of another key", "score", options, "%bias.element = add i64 %bias.row.1",
+     "%bias.element = xor i64 %bias.row.1"},
+    {"slopes of the first head for all", "score", options,
+     "%param_0.at = getelementptr float, ptr %param_0.all, i64 %q_head.1",
+     "%param_0.at = getelementptr float, ptr %param_0.all, i64 0"},
+    {"a sink in the wrong unit", "merge", options, "%sink.log2.wide = fmul float %sink, ",
+     "%sink.log2.wide = fadd float %sink, "},
+    {"a sink that every head shares", "merge", options,
+     "%sink.at = getelementptr float, ptr %sinks, i64 %q_head.2",
+     "%sink.at = getelementptr float, ptr %sinks, i64 0"},
+    {"a row that a sink does not thin", "merge", options,
+     "%share.finished = select i1 %sink.is_none, float 1.0, float %share.sunk",
+     "%share.finished = select i1 %sink.is_none, float 1.0, float 1.0"},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "compiler/dtype.hpp"
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
 #include "runtime/launch.hpp"
@@ -10,6 +11,7 @@
 #include "tools/splitkv/execute.hpp"
 #include "tools/splitkv/kv_image.hpp"
 #include "tools/splitkv/partials.hpp"
+#include "tools/splitkv/step_memory.hpp"
 #include "tools/splitkv/verdict.hpp"
 
 namespace splitkv::testing_support {
@@ -60,75 +62,35 @@ Result<PreparedKernel> prepare_planted(Platform& platform, const std::string& de
   return kernel;
 }
 
-// Everything a run points at, on the device.
-struct Tensors {
-  tool::Buffer q, k, v, kv_len, pages, out, lse, scratch, state;
-};
-
-template <class T>
-tool::Buffer place(tool::DeviceMemory& memory, const std::vector<T>& values) {
-  tool::Buffer buffer = std::move(*memory.allocate(values.size() * sizeof(T)));
-  if (!memory.copy_in(buffer, values.data(), values.size() * sizeof(T))) std::abort();
-  return buffer;
-}
-
-template <class T>
-std::vector<T> bring_back(tool::DeviceMemory& memory, const tool::Buffer& buffer) {
-  std::vector<T> values(buffer.bytes() / sizeof(T));
-  if (!memory.copy_out(values.data(), buffer, buffer.bytes())) std::abort();
+// Elements of a dense tensor on the device.
+std::vector<float> bring_back(tool::DeviceMemory& memory, const tool::Buffer& buffer, DType type) {
+  std::vector<std::byte> raw(buffer.bytes());
+  if (!memory.copy_out(raw.data(), buffer, raw.size())) std::abort();
+  std::vector<float> values(raw.size() / size_t(size_bytes(type)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = load_element(type, raw.data(), int64_t(i));
+  }
   return values;
 }
 
-Tensors place_all(tool::DeviceMemory& memory, const PreparedKernel& kernel,
-                  const tool::Inputs& inputs, const tool::KvImage& image) {
-  const int64_t rows = inputs.batch * kernel.problem.q_heads;
-  const BufferSizes sizes = buffer_sizes(kernel.problem, kernel.schedule, inputs.batch);
-  Tensors t{place(memory, inputs.q),
-            place(memory, image.k),
-            place(memory, image.v),
-            place(memory, inputs.kv_len),
-            place(memory, image.page_table),
-            std::move(*memory.allocate(size_t(rows * kernel.problem.dim_v) * sizeof(float))),
-            std::move(*memory.allocate(size_t(rows) * sizeof(float))),
-            std::move(*memory.allocate(size_t(sizes.scratch_bytes))),
-            place(memory, std::vector<std::byte>(size_t(sizes.state_bytes)))};
-  return t;
-}
-
-Result<Launch> launch_of(const PreparedKernel& kernel, const tool::Inputs& inputs,
-                         const tool::KvImage& image, const Tensors& t) {
-  Result<splitkv_tensors> kv = dense_strides(kernel.problem, inputs.capacity);
-  if (!kv) return kv.error();
-  kv->k = t.k.data();
-  kv->v = t.v.data();
-  const Result<splitkv_binding> binding = bind(kernel, *kv);
-  if (!binding) return binding.error();
-  splitkv_args args = SPLITKV_INIT(splitkv_args);
-  args.batch = inputs.batch;
-  args.q = t.q.data();
-  args.out = t.out.data();
-  args.lse = static_cast<float*>(t.lse.data());
-  args.kv_len = static_cast<const int32_t*>(t.kv_len.data());
-  if (is_paged(kernel.problem)) args.page_table = static_cast<const int32_t*>(t.pages.data());
-  args.page_table_stride = image.page_table_stride;
-  args.scratch = t.scratch.data();
-  args.scratch_bytes = t.scratch.bytes();
-  args.state = t.state.data();
-  args.state_bytes = t.state.bytes();
-  return make_launch(kernel, *binding, args);
-}
-
 bool judge_once(const PreparedKernel& kernel, const tool::Inputs& inputs,
-                const tool::Expected& expected, tool::DeviceMemory& memory, const Tensors& t) {
+                const tool::Expected& expected, tool::DeviceMemory& memory,
+                const tool::StepMemory& step) {
   tool::Execution execution;
-  execution.out = bring_back<float>(memory, t.out);
-  execution.lse = bring_back<float>(memory, t.lse);
+  execution.out = bring_back(memory, step.out(), kernel.problem.out_dtype);
+  execution.lse = bring_back(memory, step.lse(), DType::fp32);
   const bool lse_partials =
       tool::count_partials(kernel.problem, kernel.schedule, inputs.kv_len).partials > 0 &&
       exchanged_merge(kernel.problem, kernel.schedule) == Merge::lse;
   return tool::judge(kernel.problem, execution, expected,
                      tool::tolerance_of(kernel.problem, lse_partials))
       .ok();
+}
+
+Result<Launch> launch_of(const PreparedKernel& kernel, const tool::StepMemory& step) {
+  const Result<splitkv_binding> binding = bind(kernel, step.tensors());
+  if (!binding) return binding.error();
+  return make_launch(kernel, *binding, step.args());
 }
 
 }  // namespace
@@ -154,20 +116,31 @@ Verdict Planter::run(const Setting& setting, const std::string& from, const std:
   if (!memory) return {memory.error().message, false};
   const tool::Inputs inputs = tool::generate_inputs(kernel->problem, setting.kv_len, 11);
   const tool::KvImage image = tool::lay_out(kernel->problem, inputs, 11);
-  const Tensors tensors = place_all(**memory, *kernel, inputs, image);
+  const BufferSizes needed = buffer_sizes(kernel->problem, kernel->schedule, inputs.batch);
+  auto sizes = sized<splitkv_buffer_sizes>();
+  sizes.scratch_bytes = size_t(needed.scratch_bytes);
+  sizes.state_bytes = size_t(needed.state_bytes);
+  const Result<tool::StepMemory> step =
+      tool::StepMemory::place(**memory, kernel->problem, inputs, image, sizes);
+  if (!step) return {step.error().message, false};
   const tool::Expected expected = tool::expect_from_reference(kernel->problem, inputs);
-  const Result<Launch> launch = launch_of(*kernel, inputs, image, tensors);
+  const Result<Launch> launch = launch_of(*kernel, *step);
   if (!launch) return {launch.error().message, false};
+  if (needed.state_bytes > 0) {
+    const Outcome zeroed =
+        kernel->loaded.code->zero(step->args().state, size_t(needed.state_bytes), nullptr);
+    if (!zeroed) return {zeroed.error().message, false};
+  }
 
   Verdict verdict{"", true};
   for (int run = 0; run < 2; ++run) {  // the second sees what the first left in the state
-    for (const tool::Buffer* buffer : {&tensors.out, &tensors.lse, &tensors.scratch}) {
+    for (const tool::Buffer* buffer : {&step->out(), &step->lse(), &step->scratch()}) {
       if (const auto ok = (*memory)->poison(*buffer); !ok) return {ok.error().message, false};
     }
     if (const auto ok = kernel->loaded.code->run(launch->args, launch->shape, nullptr); !ok) {
       return {ok.error().message, false};
     }
-    verdict.right = verdict.right && judge_once(*kernel, inputs, expected, **memory, tensors);
+    verdict.right = verdict.right && judge_once(*kernel, inputs, expected, **memory, *step);
   }
   return verdict;
 }

@@ -30,7 +30,7 @@ Outcome compile_for_cuda([[maybe_unused]] const Problem& problem,
   const Result<Cubin> cubin = compile_cuda(emit(problem, schedule, target), target.arch);
   if (!cubin) return cubin.error();
   fmt::print("compile   {:.1f} ms by NVRTC {}, cubin of {} bytes\n", cubin->compile_ms,
-             cubin->nvrtc_version, cubin->bytes.size());
+             cubin->nvrtc_version, cubin->image_bytes());
   const int64_t dynamic_bytes = resources_of(problem, schedule, target).smem_bytes;
   for (const PtxasEntry& entry : parse_ptxas_log(cubin->log)) {
     const bool is_split = entry.name.find("split") != std::string::npos;
