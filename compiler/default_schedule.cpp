@@ -154,14 +154,19 @@ std::optional<Schedule> mma_code(const Problem& problem, const Target& target) {
   schedule.rows = balanced_rows(problem, fewest_row_blocks(problem, most));
   const int64_t third = target.smem_per_sm_bytes / 3 - 1024;
   const int64_t half = target.smem_per_sm_bytes / 2 - 1024;
-  for (int64_t room : {third, half, target.smem_per_block_bytes})
-    for (int warps : {4, 2, 1})
-      for (int stages : {4, 3, 2}) {
-        schedule.warps = warps;
-        schedule.stages = stages;
-        if (resources_of(problem, schedule, target).smem_bytes > room) continue;
-        if (!verify(problem, schedule, target)) return schedule;
-      }
+  const int64_t whole = target.smem_per_block_bytes;
+  struct Try {
+    int64_t room;
+    int warps;
+  };
+  for (const Try& attempt :
+       {Try{third, 4}, Try{half, 4}, Try{whole, 4}, Try{half, 2}, Try{whole, 2}, Try{whole, 1}})
+    for (int stages : {4, 3, 2}) {
+      schedule.warps = attempt.warps;
+      schedule.stages = stages;
+      if (resources_of(problem, schedule, target).smem_bytes > attempt.room) continue;
+      if (!verify(problem, schedule, target)) return schedule;
+    }
   return std::nullopt;
 }
 

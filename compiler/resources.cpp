@@ -41,7 +41,8 @@ int estimate_registers(const Problem& problem, const Schedule& schedule) {
   // Scores are fp64 where everything is fp32 (templates/score_math.cuh).
   const int score_registers = all_fp32(problem) ? 3 : 1;
   const int scores = schedule.unroll * schedule.rows * score_registers;
-  return row_state + loads + scores + 40;
+  // fp64 sums and scores bring temporaries of two registers each.
+  return row_state + loads + scores + (all_fp32(problem) ? 72 : 40);
 }
 
 // Accumulators and q fragments of every panel, and about sixty for the fragments of K and V,

@@ -38,7 +38,8 @@ void write_agreement(Writer& out, const FamilyNames& family, const LaunchShape& 
 
 void write_entries(Writer& out, const FamilyNames& family, const Schedule& schedule,
                    const LaunchShape& shape) {
-  out.line(fmt::format("extern \"C\" __global__ void __launch_bounds__({})", shape.split_threads));
+  out.line(
+      fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1)", shape.split_threads));
   out.open(fmt::format("    {}(const __grid_constant__ splitkv::LaunchArgs args) {{", split_name));
   out.line("extern __shared__ float4 shared[];");
   out.line(fmt::format("splitkv::{}<splitkv::config, splitkv::Score>(args, &shared[0].x);",
@@ -46,7 +47,8 @@ void write_entries(Writer& out, const FamilyNames& family, const Schedule& sched
   out.close("}");
   if (schedule.reduce != Reduce::kernel) return;
   out.line();
-  out.line(fmt::format("extern \"C\" __global__ void __launch_bounds__({})", shape.reduce_threads));
+  out.line(
+      fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1)", shape.reduce_threads));
   out.open(fmt::format("    {}(const __grid_constant__ splitkv::LaunchArgs args) {{", reduce_name));
   out.line(fmt::format(
       "splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, {});",

@@ -22,7 +22,7 @@ KernelSource emit_merge_cuda(Merge form, LseOutput base) {
   out.line("// ---- this merge ----");
   out.line(fmt::format("static_assert(sizeof(splitkv::MergeArgs) == {});", sizeof(MergeArgs)));
   out.line();
-  out.line(fmt::format("extern \"C\" __global__ void __launch_bounds__({})", 32 * kMergeWarps));
+  out.line(fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1)", 32 * kMergeWarps));
   out.open(fmt::format("    {}(const __grid_constant__ splitkv::MergeArgs args) {{", entry));
   out.line(
       fmt::format("splitkv::merge_parts<splitkv::Merge::{}, splitkv::LseOutput::{}>(args, {});",

@@ -92,7 +92,7 @@ static_assert(MmaMemory<config>::bytes == 77056);
 
 }  // namespace splitkv
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 1)
     splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
   extern __shared__ float4 shared[];
   splitkv::split_mma<splitkv::config, splitkv::Score>(args, &shared[0].x);

@@ -71,7 +71,7 @@ static_assert(SimtMemory<config>::bytes == 8336);
 
 }  // namespace splitkv
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 1)
     splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
   extern __shared__ float4 shared[];
   splitkv::split_simt<splitkv::config, splitkv::Score>(args, &shared[0].x);

@@ -80,13 +80,13 @@ static_assert(SimtMemory<config>::bytes == 3184);
 
 }  // namespace splitkv
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 1)
     splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
   extern __shared__ float4 shared[];
   splitkv::split_simt<splitkv::config, splitkv::Score>(args, &shared[0].x);
 }
 
-extern "C" __global__ void __launch_bounds__(96)
+extern "C" __global__ void __launch_bounds__(96, 1)
     splitkv_reduce(const __grid_constant__ splitkv::LaunchArgs args) {
   splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, 3);
 }
