@@ -24,8 +24,9 @@ struct Mma {
   static constexpr int k_steps = Shape::dim_qk / 16;
   static constexpr int v_tiles = Shape::dim_v / 16;
   // Weights are rounded to 16 bits for the product with V. Over many dims the errors average out;
-  // of few, whose sums may nearly cancel, what the rounding left is multiplied too.
-  static constexpr int weight_parts = C.dim_v < 64 ? 2 : 1;
+  // of few, whose sums may nearly cancel, and where V's scales are rounded with the weights, what
+  // the rounding left is multiplied too.
+  static constexpr int weight_parts = C.dim_v < 64 || has_key_scale(C.v_scale) ? 2 : 1;
   // Query operands stay in registers where they are few.
   static constexpr bool holds_q = panels * k_steps <= 16;
 

@@ -143,6 +143,16 @@ TEST(Accuracy, TakesTheToleranceOfTheCoarsestType) {
   EXPECT_EQ(tolerance({Element::fp32, Element::int8}), (Tolerance{1e-5, 1e-5, 4}));
 }
 
+TEST(Accuracy, AllowsWhatRoundingDoesToElementsNearZero) {
+  const std::vector<double> tiny = {1e-9, -2e-9}, zeros = {0, 0}, ones = {1, 1}, off = {1, 1.1};
+  Tolerance tolerance{1e-3, 1e-3, 4};
+  EXPECT_FALSE(compare({.out = zeros, .expected_out = tiny, .dim = 2}, tolerance).out_ok);
+  tolerance.out_absolute = 0x1p-25;
+  EXPECT_TRUE(compare({.out = zeros, .expected_out = tiny, .dim = 2}, tolerance).out_ok);
+  EXPECT_FALSE(compare({.out = off, .expected_out = ones, .dim = 2}, tolerance).out_ok);
+  EXPECT_FALSE(compare({.out = tiny, .expected_out = zeros, .dim = 2}, tolerance).out_ok);
+}
+
 TEST(Accuracy, WidensByUlpsOfTheLargestLse) {
   const Tolerance fp32{1e-5, 1e-5, 4};
   // 2e-5 is within 4 ulp of 476, but not of 1: a row's own |lse| widens its limit, no other's.

@@ -66,6 +66,15 @@ Accuracy compare(const Comparison& comparison, const Tolerance& tolerance) {
       const double lse = comparison.lse_natural[size_t(row)];
       if (std::isfinite(lse)) limit = std::max(limit, tolerance.out_lse_ulp * ulp_fp32(lse));
     }
+    double squares = 0;
+    for (int64_t i = 0; i < comparison.dim; ++i) {
+      const double expected = comparison.expected_out[size_t(row * comparison.dim + i)];
+      squares += expected * expected;
+    }
+    if (squares > 0) {
+      const double rounding = tolerance.out_absolute * std::sqrt(double(comparison.dim) / squares);
+      limit = std::max(limit, rounding);
+    }
     const double error =
         relative_l2(comparison.out.subspan(row * comparison.dim, comparison.dim),
                     comparison.expected_out.subspan(row * comparison.dim, comparison.dim));

@@ -14,8 +14,10 @@ struct Tolerance {
   double lse_absolute =
       0;  // each row's limit is max(lse_absolute, lse_ulp ulp of its |lse| in fp32)
   double lse_ulp = 0;
-  double out_lse_ulp = 0;  // each row's out limit is max(out_relative_l2, out_lse_ulp ulp of its
-                           // natural |lse| in fp32)
+  double out_lse_ulp = 0;   // each row's out limit is max(out_relative_l2, out_lse_ulp ulp of its
+                            // natural |lse| in fp32)
+  double out_absolute = 0;  // what rounding may do to every element of out, however small: half
+                            // the smallest fp16 number where out is fp16
 
   bool operator==(const Tolerance&) const = default;
 };
