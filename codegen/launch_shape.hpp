@@ -4,10 +4,12 @@
 // Sequence: one (batch row, kv head, row block), numbered
 //   seq = (batch_row * kv_heads + kv_head) * row_blocks + row_block.
 // Row r of row block b is query row b * rows + r of the group; query row x is query x / group_size,
-// head kv_head * group_size + x % group_size.
+// head kv_head * group_size + x % group_size. Rows of queries that a ragged batch row lacks do not
+// exist.
 //
-// Tiles: key interval of a row is [first_visible, kv_len); its tiles are the absolute tiles
-// [first_visible / tile_kv, ceil(kv_len / tile_kv)), `tiles` many (0 for an empty row).
+// Tiles: the key interval of a row, [first, end), holds every key that any of its queries sees
+// (compiler/score.hpp, key_interval_of; kv_begin and kv_len cut it). Its tiles are the absolute
+// tiles [first / tile_kv, ceil(end / tile_kv)), `tiles` many, 0 where the interval is empty.
 //
 // fixed, strided: grid = sequences * splits, block = seq * splits + s. `active` = min(splits,
 //   max(1, tiles)) pieces take part, the others leave at once. Piece s takes tiles

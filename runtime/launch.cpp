@@ -46,11 +46,17 @@ Outcome check_batch(int64_t batch) {
 Outcome check_grid(const PreparedKernel& kernel, const LaunchShape& shape, int64_t batch) {
   if (kernel.target.kind != TargetKind::cuda) return Unit{};
   const int64_t grid = std::max(shape.split_blocks, shape.reduce_blocks);
-  if (grid <= kMaxGrid) return Unit{};
+  if (grid > kMaxGrid) {
+    return invalid_argument(
+        fmt::format("args.batch={} makes a grid of {} blocks, above {}; batch={} or fewer splits "
+                    "would fit",
+                    batch, grid, kMaxGrid, kMaxGrid / (grid / batch)));
+  }
+  // Kernels number sequences in 32 bits.
+  if (shape.sequences <= kMaxGrid) return Unit{};
   return invalid_argument(
-      fmt::format("args.batch={} makes a grid of {} blocks, above {}; batch={} or fewer splits "
-                  "would fit",
-                  batch, grid, kMaxGrid, kMaxGrid / (grid / batch)));
+      fmt::format("args.batch={} makes {} sequences, above {}; batch={} would fit", batch,
+                  shape.sequences, kMaxGrid, kMaxGrid / (shape.sequences / batch)));
 }
 
 Outcome check_binding(const PreparedKernel& kernel, const splitkv_binding& binding) {

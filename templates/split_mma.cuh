@@ -154,9 +154,12 @@ __device__ inline void score_step(const LaunchArgs& args, const Piece& piece,
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const i32 key = step_key + g + e / 2 * 8;
-      const int r = smaller(p * 8 + 2 * t + e % 2, C.rows - 1);
-      const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, r);
-      const Coordinates at = coordinates_of<C>(args, piece.row, piece.batch_row, row, key);
+      Coordinates at = {};
+      if constexpr (Score::asks_place) {
+        const int r = smaller(p * 8 + 2 * t + e % 2, C.rows - 1);
+        const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, r);
+        at = coordinates_of<C>(args, piece.row, piece.batch_row, row, key);
+      }
       bool counts = key >= stages.first_key && key < stages.end_key;
       if constexpr (C.checked && C.page_size > 0) {
         counts = counts && stages.walk.place(args, key).readable;

@@ -166,9 +166,13 @@ __device__ inline void score_keys(const Simt<C>& state, const LaunchArgs& args, 
 #pragma unroll
   for (int i = 0; i < dots.held(); ++i) {
     const int index = smaller(first + i, C.rows * C.unroll - 1);  // padding repeats the last
-    const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, index / C.unroll);
     const i32 key = start + index % C.unroll * Simt<C>::groups;
-    const Coordinates at = coordinates_of<C>(args, piece.row, piece.batch_row, row, key);
+    Coordinates at = {};
+    if constexpr (Score::asks_place) {
+      const QueryRow row =
+          query_row<C>(piece.row, piece.kv_head, piece.row_block, index / C.unroll);
+      at = coordinates_of<C>(args, piece.row, piece.batch_row, row, key);
+    }
     const bool readable = !C.checked || (keys.readable >> index % C.unroll & 1) != 0;
     const bool visible = key < end && readable && Score::visible(at, args);
     dots.values[i] = visible ? settled(Score::log2_score(dots.values[i] * Real(k_scale), at, args))

@@ -275,6 +275,11 @@ void write_interval(Writer& out, const Problem& problem) {
 
 void write_score(Writer& out, const Problem& problem) {
   out.open("struct Score {");
+  const bool asks_place = asks(log2_score_of(problem), is_position) ||
+                          asks(fold(mask_within_interval_of(problem)), is_position);
+  out.line("// Whether the two functions below look at where a score stands.");
+  out.line(fmt::format("static constexpr bool asks_place = {};", asks_place));
+  out.line();
   write_log2_score(out, problem);
   out.line();
   write_visible(out, problem);

@@ -276,6 +276,16 @@ TEST(LaunchArguments, StridesOfZeroAreDense) {
   EXPECT_EQ(launch.lse_stride_batch, 12);
 }
 
+TEST(LaunchArguments, SequencesAreNumberedIn32Bits) {
+  Step step("");
+  step.kernel.schedule = *parse_schedule(
+      "schedule family=simt tile=64 rows=1 partition=flat blocks=4 reduce=last_block");
+  step.args.batch = 1 << 30;  // x 2 kv heads x 2 row blocks
+  EXPECT_NE(step.refusal().find("args.batch=1073741824 makes 4294967296 sequences"),
+            std::string::npos)
+      << step.refusal();
+}
+
 TEST(LaunchArguments, RaggedRowsHaveNoBatchStride) {
   Step step("query_len=3 ragged=on lse=natural");
   step.args.q_offset = place<int32_t>(19);

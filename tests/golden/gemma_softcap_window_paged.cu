@@ -41,6 +41,9 @@ constexpr Config config = {
 };
 
 struct Score {
+  // Whether the two functions below look at where a score stands.
+  static constexpr bool asks_place = false;
+
   // The score of q.k in log2 units.
   template <class Real>
   __device__ static Real log2_score(Real dot, const Coordinates&, const LaunchArgs&) {
