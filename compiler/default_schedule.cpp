@@ -116,10 +116,8 @@ Candidate best_fixed(const Problem& problem, const Schedule& schedule, const Mod
 // True where the code of one step of a lane group is small enough to compile quickly.
 bool compiles_quickly(const Problem& problem, const Schedule& schedule) {
   const LaneShape shape = lane_shape(problem);
-  const bool fp64_scores = problem.q_dtype == DType::fp32 && problem.k_dtype == DType::fp32 &&
-                           problem.v_dtype == DType::fp32 && problem.out_dtype == DType::fp32;
   const int code = schedule.rows * schedule.unroll * (shape.slice_qk + shape.slice_v);
-  return code <= kLargestCode / (fp64_scores ? 2 : 1);
+  return code <= kLargestCode / (all_fp32(problem) ? 2 : 1);
 }
 
 // Rows, unroll and tile of the code; launch values are left at one split.

@@ -28,8 +28,6 @@ int copy_bytes(const Problem& problem, DType type, int dim) {
   return bytes;
 }
 
-bool carried_by_keys(KvScale scale) { return scale == KvScale::token || scale == KvScale::inl; }
-
 }  // namespace
 
 MmaShape mma_shape(const Problem& problem, const Schedule& schedule) {
@@ -44,7 +42,7 @@ MmaShape mma_shape(const Problem& problem, const Schedule& schedule) {
   if (size_bytes(problem.k_dtype) == 1) widest_8_bit = problem.dim_qk;
   if (size_bytes(problem.v_dtype) == 1) widest_8_bit = std::max(widest_8_bit, problem.dim_v);
   shape.work_pitch = widest_8_bit == 0 ? 0 : pitch_of_16_bits(widest_8_bit);
-  const bool scales = carried_by_keys(problem.k_scale) || carried_by_keys(problem.v_scale);
+  const bool scales = is_scale_of_key(problem.k_scale) || is_scale_of_key(problem.v_scale);
   shape.scale_bytes = scales ? 2 * kMmaStep * 4 : 0;
   shape.step_bytes = kMmaStep * (shape.pitch_k + shape.pitch_v) + shape.scale_bytes;
   shape.work_bytes = kMmaStep * shape.work_pitch;

@@ -106,9 +106,32 @@ inline double scale_of(const Problem& problem) {
   return problem.scale ? *problem.scale : 1.0 / std::sqrt(double(problem.dim_qk));
 }
 
-// The base of a partial that is the output: natural where the problem names no lse.
-constexpr LseOutput partial_base(const Problem& problem) {
-  return problem.lse == LseOutput::none ? LseOutput::natural : problem.lse;
+// Base of the statistics that a run writes beside out: the log-sum-exp, or S or m of a partial,
+// which is natural where the problem names no lse. none: it writes none.
+constexpr LseOutput written_lse(const Problem& problem) {
+  const bool unnamed = problem.out_partial && problem.lse == LseOutput::none;
+  return unnamed ? LseOutput::natural : problem.lse;
+}
+
+// The form of the partial that out=partial gives: mlo where the problem says so, else lse.
+constexpr Merge partial_form(const Problem& problem) {
+  return problem.merge == Merge::mlo ? Merge::mlo : Merge::lse;
+}
+
+// Whether a run writes l beside m.
+constexpr bool writes_partial_l(const Problem& problem) {
+  return problem.out_partial && partial_form(problem) == Merge::mlo;
+}
+
+// Whether each key has a scale of its own.
+constexpr bool is_scale_of_key(KvScale scale) {
+  return scale == KvScale::token || scale == KvScale::inl;
+}
+
+// Scores and their sums are fp64 on CUDA then.
+constexpr bool all_fp32(const Problem& problem) {
+  return problem.q_dtype == DType::fp32 && problem.k_dtype == DType::fp32 &&
+         problem.v_dtype == DType::fp32 && problem.out_dtype == DType::fp32;
 }
 
 constexpr bool is_paged(const Problem& problem) {

@@ -20,11 +20,6 @@ int vector_of(const Problem& problem, DType type, int dim) {
   return vector;
 }
 
-bool all_fp32(const Problem& problem) {
-  return problem.q_dtype == DType::fp32 && problem.k_dtype == DType::fp32 &&
-         problem.v_dtype == DType::fp32 && problem.out_dtype == DType::fp32;
-}
-
 // Live values of the inner loop: q and the accumulators of every row, the K and V vectors in
 // flight, the scores of the keys in flight, and about forty for addresses, statistics and loop
 // control.
@@ -109,8 +104,7 @@ int64_t partial_row_bytes(const Problem& problem, const Schedule& schedule) {
 
 int64_t kv_bytes(const Problem& problem, int64_t total_tokens) {
   const auto row_bytes = [](int dim, DType type, KvScale scale) {
-    const bool own_scale = scale == KvScale::token || scale == KvScale::inl;
-    return int64_t(dim) * size_bytes(type) + (own_scale ? 4 : 0);
+    return int64_t(dim) * size_bytes(type) + (is_scale_of_key(scale) ? 4 : 0);
   };
   int64_t token_head = row_bytes(problem.dim_qk, problem.k_dtype, problem.k_scale);
   if (!problem.v_in_k) token_head += row_bytes(problem.dim_v, problem.v_dtype, problem.v_scale);

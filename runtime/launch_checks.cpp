@@ -42,16 +42,15 @@ Outcome check_outputs(const Problem& problem, const splitkv_args& args) {
                                 "[batch, query_len, q_heads, dim_v]");
       !out)
     return out;
-  if (Outcome lse =
-          check_presence({"args", "lse", args.lse},
-                         {writes_lse(problem), 4, "float [batch, query_len, q_heads]",
-                          "the problem has lse=none", "a problem with lse=natural or lse=base2"});
+  if (Outcome lse = check_presence(
+          {"args", "lse", args.lse},
+          {written_lse(problem) != LseOutput::none, 4, "float [batch, query_len, q_heads]",
+           "the problem has lse=none", "a problem with lse=natural or lse=base2"});
       !lse)
     return lse;
-  const bool has_l = problem.out_partial && partial_form(problem) == Merge::mlo;
-  return check_presence(
-      {"args", "partial_l", args.partial_l},
-      {has_l, 4, "float like lse", "the problem puts out no l", "out=partial with merge=mlo"});
+  return check_presence({"args", "partial_l", args.partial_l},
+                        {writes_partial_l(problem), 4, "float like lse",
+                         "the problem puts out no l", "out=partial with merge=mlo"});
 }
 
 Outcome check_lengths(const splitkv_args& args) {

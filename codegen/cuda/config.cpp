@@ -27,11 +27,6 @@ const char* scale_name(KvScale scale) {
   return "KvScale::inl";
 }
 
-// A kernel writes the statistics of a partial in the partial's base.
-LseOutput written_lse(const Problem& problem) {
-  return problem.out_partial ? partial_base(problem) : problem.lse;
-}
-
 class Fields {
  public:
   explicit Fields(Writer& out) : out_(out) {}
@@ -66,7 +61,7 @@ void write_problem(Fields& field, const Problem& problem) {
   field("sink", problem.sink);
   field("lse", fmt::format("LseOutput::{}", name(written_lse(problem))));
   field("out_partial", problem.out_partial);
-  field("out_form", problem.merge == Merge::mlo ? "Merge::mlo" : "Merge::lse");
+  field("out_form", fmt::format("Merge::{}", name(partial_form(problem))));
   field("checked", problem.checked == Checked::on);
 }
 

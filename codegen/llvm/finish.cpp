@@ -54,10 +54,6 @@ Value emit_outward(ir::Writer& w, const KernelPlan& plan, const Value& value, co
   return plan.base2 ? value : w.mul(value, f32_constant(kLn2), name);
 }
 
-bool writes_m_and_l(const KernelPlan& plan) {
-  return plan.problem.out_partial && plan.out_form == Merge::mlo;
-}
-
 // The row's number in lse (`exponent`: S, or m), and l where that goes out too, at `offset`.
 void emit_store_outward(ir::Writer& w, const KernelPlan& plan, const Value& args,
                         const Value& offset, const Value& exponent, const Value& l) {
@@ -66,12 +62,12 @@ void emit_store_outward(ir::Writer& w, const KernelPlan& plan, const Value& args
     w.store(value, w.element(all, ir::f32, offset, name + ".at"), kFloatAlign);
   };
   store(exponent, offsetof(LaunchArgs, lse), "lse");
-  if (writes_m_and_l(plan)) store(l, offsetof(LaunchArgs, partial_l), "out_l");
+  if (writes_partial_l(plan.problem)) store(l, offsetof(LaunchArgs, partial_l), "out_l");
 }
 
 // What goes to lse of a finished row: its log-sum-exp in the problem's base, or m.
 Value emit_outward_exponent(ir::Writer& w, const KernelPlan& plan, const Finished& row) {
-  if (writes_m_and_l(plan)) return emit_outward(w, plan, row.m, "m.outward");
+  if (writes_partial_l(plan.problem)) return emit_outward(w, plan, row.m, "m.outward");
   const Value log2_sum = emit_log2_sum(w, {row.m, row.l, {}});
   const Value lse = emit_outward(w, plan, log2_sum, "lse.natural");
   if (!plan.problem.sink || plan.base2) return lse;
@@ -116,7 +112,7 @@ void emit_finish_row(ir::Writer& w, const KernelPlan& plan, Value args, const Se
     const Value at = w.byte_offset(out, w.mul(first, size, "dim.bytes"), "out.at");
     emit_store_elements(w, dtype, plan.native_half, value, at, size_bytes(dtype));
   });
-  if (!plan.writes_statistics) return;
+  if (written_lse(plan.problem) == LseOutput::none) return;
   const Value to = emit_query_offset(w, args, batch_row, asked, kLseStrides, "lse");
   emit_store_outward(w, plan, args, to, emit_outward_exponent(w, plan, finished), finished.l);
 }
@@ -170,7 +166,7 @@ void emit_clear_function(ir::Writer& w, const KernelPlan& plan) {
       w.store(zeros, w.byte_offset(out, w.mul(dim, size, "dim.bytes"), "out.at"),
               size_bytes(dtype));
     });
-    if (!plan.writes_statistics) return;
+    if (written_lse(plan.problem) == LseOutput::none) return;
     const Value to = emit_token_offset(w, p[0], token, head, kLseStrides, "lse");
     emit_store_outward(w, plan, p[0], to, ir::infinity(ir::f32, true), f32_constant(0));
   });

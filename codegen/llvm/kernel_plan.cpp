@@ -45,10 +45,8 @@ KernelPlan plan_kernel(const Problem& problem, const Schedule& schedule, const T
   }
   plan.schedule = schedule;
   plan.merge = exchanged_merge(problem, schedule);
-  plan.out_form = problem.merge == Merge::mlo ? Merge::mlo : Merge::lse;
   plan_expressions(plan, problem);
   plan.checked = problem.checked == Checked::on;
-  plan.writes_statistics = problem.out_partial || problem.lse != LseOutput::none;
   plan.base2 = problem.lse == LseOutput::base2;
   plan.lanes = target.vector_bits / 32;
   plan.native_half = converts_half(target);

@@ -15,14 +15,12 @@ struct KernelPlan {
   Problem problem;  // v_in_k=on: with K's dtype and scale for V
   Schedule schedule;
   Merge merge = Merge::mlo;             // of exchanged partials
-  Merge out_form = Merge::lse;          // out=partial: of the output
   ScoreExpr log2_score, mask;           // mask: what is left to test inside the key interval
   ScoreExpr first_key, end_key;         // positions; see KeyInterval
   std::vector<Param> params;            // of the emitted code
   bool uses_tree = false;               // the mask asks for tree_visible
   bool checked = false;                 // guards against bad page ids and lengths
-  bool writes_statistics = false;       // lse, or the statistics of a partial that is the output
-  bool base2 = false;                   // their base
+  bool base2 = false;                   // statistics leave in base 2, not natural
   int lanes = 0;                        // fp32 lanes of a vector
   bool native_half = false;             // fp16 converts in hardware; else in integer operations
   ir::Element real = ir::Element::f32;  // q, the sums of q * k and the scores
@@ -36,11 +34,6 @@ struct KernelPlan {
 };
 
 KernelPlan plan_kernel(const Problem& problem, const Schedule& schedule, const Target& target);
-
-// Whether each key has a scale of its own.
-constexpr bool is_scale_of_key(KvScale scale) {
-  return scale == KvScale::token || scale == KvScale::inl;
-}
 
 // A page id may turn out bad only where there are pages.
 inline bool checks_pages(const KernelPlan& plan) { return plan.checked && is_paged(plan.problem); }

@@ -122,8 +122,8 @@ std::vector<float> log_sums(const Problem& problem, const std::vector<float>& m,
                             const std::vector<float>& l) {
   std::vector<float> s(m.size());
   for (size_t i = 0; i < m.size(); ++i) {
-    const double logarithm = partial_base(problem) == LseOutput::base2 ? std::log2(double(l[i]))
-                                                                       : std::log(double(l[i]));
+    const double logarithm =
+        written_lse(problem) == LseOutput::base2 ? std::log2(double(l[i])) : std::log(double(l[i]));
     const bool empty = l[i] == 0 && m[i] == -std::numeric_limits<float>::infinity();
     s[i] = empty      ? m[i]
            : l[i] > 0 ? float(double(m[i]) + logarithm)
@@ -137,12 +137,12 @@ Outcome take_results(const Problem& problem, const Inputs& inputs, const RawResu
   auto out = gather("out", row_places(problem, inputs, problem.dim_v), problem.out_dtype, raw.out);
   if (!out) return out.error();
   execution.out = std::move(*out);
-  if (!has_statistics(problem)) return Unit{};
+  if (written_lse(problem) == LseOutput::none) return Unit{};
   const RowPlaces places = row_places(problem, inputs, 1);
   auto lse = gather("lse", places, DType::fp32, raw.lse);
   if (!lse) return lse.error();
   execution.lse = std::move(*lse);
-  if (!has_partial_l(problem)) return Unit{};
+  if (!writes_partial_l(problem)) return Unit{};
   auto l = gather("partial_l", places, DType::fp32, raw.partial_l);
   if (!l) return l.error();
   execution.partial_m = std::move(execution.lse);

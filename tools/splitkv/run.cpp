@@ -112,7 +112,7 @@ Result<int> run_variant(const RunOptions& options, Place& place, const std::stri
 }
 
 Outcome check_lse_wanted(const RunOptions& options, const Problem& problem) {
-  if (has_statistics(problem)) return Unit{};
+  if (written_lse(problem) != LseOutput::none) return Unit{};
   if (options.lse.empty() && options.expect_lse.empty()) return Unit{};
   return invalid_argument(
       fmt::format("{} is given, but the problem has lse=none; lse=natural or lse=base2 would work",

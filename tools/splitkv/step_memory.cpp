@@ -31,14 +31,6 @@ RowPlaces row_places(const Problem& problem, const Inputs& inputs, int64_t row) 
   return places;
 }
 
-bool has_statistics(const Problem& problem) {
-  return problem.lse != LseOutput::none || problem.out_partial;
-}
-
-bool has_partial_l(const Problem& problem) {
-  return problem.out_partial && problem.merge == Merge::mlo;
-}
-
 // Puts one thing after another on the device; the first failure is kept and ends it.
 class Placer {
  public:
@@ -139,12 +131,12 @@ void Placer::outputs() {
   set(out, {a.out_stride_batch, a.out_stride_query, a.out_stride_head});
   const RowPlaces lse = row_places(problem_, inputs_, 1);
   const size_t lse_bytes = size_t(lse.elements()) * sizeof(float);
-  if (has_statistics(problem_)) {
+  if (written_lse(problem_) != LseOutput::none) {
     step_.lse_ = reserve(lse_bytes);
     a.lse = static_cast<float*>(step_.lse_.data());
     set(lse, {a.lse_stride_batch, a.lse_stride_query, a.lse_stride_head});
   }
-  if (has_partial_l(problem_)) {
+  if (writes_partial_l(problem_)) {
     step_.partial_l_ = reserve(lse_bytes);
     a.partial_l = static_cast<float*>(step_.partial_l_.data());
   }

@@ -24,11 +24,6 @@ struct RowPlaces {
 
 RowPlaces row_places(const Problem& problem, const Inputs& inputs, int64_t row);
 
-// Whether a run writes S or m beside out.
-bool has_statistics(const Problem& problem);
-// Whether it writes l too.
-bool has_partial_l(const Problem& problem);
-
 // Must not outlive its DeviceMemory.
 class StepMemory {
  public:

@@ -154,9 +154,9 @@ std::vector<double> by_token(const Problem& problem, const Inputs& inputs, int64
 // Both bases of a natural lse: what the problem puts out, and the natural one.
 void set_lse(const Problem& problem, std::vector<double> natural, Expected& expected) {
   expected.lse_natural = natural;
-  if (!has_statistics(problem)) return;
+  if (written_lse(problem) == LseOutput::none) return;
   expected.lse = std::move(natural);
-  const LseOutput base = problem.out_partial ? partial_base(problem) : problem.lse;
+  const LseOutput base = written_lse(problem);
   if (base == LseOutput::natural) return;
   for (double& value : expected.lse) value *= std::numbers::log2e;
 }
