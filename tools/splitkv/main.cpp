@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   add_emit(app, status);
   add_compile(app, status);
   add_doctor(app, status);
+  add_bench(app, status);
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) {
