@@ -13,14 +13,14 @@
 
 namespace splitkv {
 
-// What a checked kernel found wrong, first come. The host polls `code`; the other words are written
-// before it. Lies in memory that host and device both see.
+// What a checked kernel or a merge found wrong, first come. The host polls `code`; the other words
+// are written before it. Lies in memory that host and device both see.
 struct ErrorRecord {
   int32_t code = 0;     // a FaultCode; 0: nothing
-  int32_t row = 0;      // batch row
-  int32_t slot = 0;     // of the row's page list; 0 where no page takes part
+  int32_t row = 0;      // batch row; of a merge: query row
+  int32_t slot = 0;     // of the row's page list, 0 where no page takes part; of a merge: part
   int32_t claimed = 0;  // 1 once somebody writes the record
-  int64_t value = 0;    // the bad page id or length
+  int64_t value = 0;    // the bad page id or length; the bits of a bad statistic
 };
 
 enum FaultCode : int32_t {
@@ -28,6 +28,7 @@ enum FaultCode : int32_t {
   kBadPageId = 1,       // a used slot holds an id outside [0, page_count)
   kLengthTooLong = 2,   // kv_len is above kv_capacity
   kBadQueryOffset = 3,  // a row has more queries than query_len
+  kBadStatistic = 4,    // a merge was given statistics that no partial has
 };
 
 struct LaunchArgs {

@@ -1,5 +1,7 @@
-// C API: the public merge, and faults of checked kernels.
+// C API: the public merge, and faults of checked kernels and of merges.
 #include <fmt/format.h>
+
+#include <bit>
 
 #include "runtime/c_api_support.hpp"
 #include "runtime/merge_launch.hpp"
@@ -26,10 +28,42 @@ std::string describe(const ErrorRecord& fault) {
     case splitkv::kBadQueryOffset:
       return fmt::format("q_offset gives row={} {} queries, more than query_len; it was cut there",
                          fault.row, fault.value);
+    case splitkv::kBadStatistic:
+      return fmt::format(
+          "part={} of row={} has a statistic of {}, which no partial has; S or m is -inf or "
+          "finite, l finite and not negative. The row became NaN",
+          fault.slot, fault.row, std::bit_cast<float>(uint32_t(fault.value)));
     default:
       return fmt::format("code={} row={} slot={} value={}", fault.code, fault.row, fault.slot,
                          fault.value);
   }
+}
+
+// What splitkv_poll_fault and splitkv_poll_merge_fault do. `record` is null where nothing is
+// recorded.
+Outcome poll(ErrorRecord* record, splitkv_fault* fault) {
+  // Written once before the record is taken, so that a wrong struct loses no fault.
+  splitkv_fault filled = SPLITKV_INIT(splitkv_fault);
+  if (Outcome writable = splitkv::write_struct(filled, fault, "fault"); !writable) return writable;
+  const auto found = record != nullptr ? splitkv::take_fault(*record) : std::nullopt;
+  if (!found) return Unit{};
+  filled.code = found->code;
+  filled.row = found->row;
+  filled.slot = found->slot;
+  filled.value = found->value;
+  if (Outcome written = splitkv::write_struct(filled, fault, "fault"); !written) return written;
+  return splitkv::Error{splitkv::Status::device_error, describe(*found)};
+}
+
+// The CPU is done when it returns, so that what this call found can be its own answer; a poll finds
+// it as well.
+Outcome merge_on_cpu(const splitkv::PreparedMerge& merge, splitkv::MergeArgs launch) {
+  ErrorRecord own;
+  launch.errors = &own;
+  if (Outcome ran = merge.loaded.code->merge(launch, nullptr); !ran) return ran;
+  if (own.code == splitkv::kNoFault) return Unit{};
+  splitkv::record_fault(*merge.errors->host(), own);
+  return splitkv::Error{splitkv::Status::device_error, describe(own)};
 }
 
 }  // namespace
@@ -40,18 +74,16 @@ splitkv_status splitkv_poll_fault(splitkv_kernel* kernel, splitkv_fault* fault,
                                   splitkv_message* message) {
   return answer(message, [&]() -> Outcome {
     if (Outcome given = not_null(kernel, "kernel"); !given) return given;
-    // Written once before the record is taken, so that a wrong struct loses no fault.
-    splitkv_fault filled = SPLITKV_INIT(splitkv_fault);
-    if (Outcome writable = splitkv::write_struct(filled, fault, "fault"); !writable)
-      return writable;
-    const auto found = splitkv::take_fault(*kernel->prepared);
-    if (!found) return Unit{};
-    filled.code = found->code;
-    filled.row = found->row;
-    filled.slot = found->slot;
-    filled.value = found->value;
-    if (Outcome written = splitkv::write_struct(filled, fault, "fault"); !written) return written;
-    return splitkv::Error{splitkv::Status::device_error, describe(*found)};
+    const auto& errors = kernel->prepared->errors;
+    return poll(errors != nullptr ? errors->host() : nullptr, fault);
+  });
+}
+
+splitkv_status splitkv_poll_merge_fault(splitkv_merger* merger, splitkv_fault* fault,
+                                        splitkv_message* message) {
+  return answer(message, [&]() -> Outcome {
+    if (Outcome given = not_null(merger, "merger"); !given) return given;
+    return poll(merger->prepared->errors->host(), fault);
   });
 }
 
@@ -88,6 +120,9 @@ splitkv_status splitkv_merge(const splitkv_merger* merger, const splitkv_merge_a
     if (read->rows == 0) return Unit{};
     const auto launch = splitkv::make_merge(*merger->prepared, *read);
     if (!launch) return launch.error();
+    if (merger->prepared->target.kind == splitkv::TargetKind::cpu) {
+      return merge_on_cpu(*merger->prepared, *launch);
+    }
     return merger->prepared->loaded.code->merge(*launch, stream);
   });
 }

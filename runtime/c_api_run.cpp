@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
 
 #include "runtime/binding_io.hpp"
 #include "runtime/c_api_support.hpp"
@@ -52,6 +55,26 @@ Outcome check_part(const splitkv::PreparedKernel& kernel, int64_t part, int64_t 
       "all parts; reduce=last_block would fit");
 }
 
+// Of counters of 4 bytes each. How many a run needs only its batch tells.
+Outcome check_state(const void* state, size_t bytes) {
+  const char* fit = "the state_bytes that splitkv_sizes gives would fit";
+  if (bytes > size_t(std::numeric_limits<ptrdiff_t>::max())) {
+    return invalid_argument(
+        fmt::format("state_bytes={} is a negative number or above all memory; {}", bytes, fit));
+  }
+  if (bytes % sizeof(uint32_t) != 0) {
+    return invalid_argument(
+        fmt::format("state_bytes={} is no whole number of 4-byte counters; {}", bytes, fit));
+  }
+  if (state == nullptr) {
+    return invalid_argument(
+        fmt::format("state is NULL with state_bytes={}; memory of that size would fit", bytes));
+  }
+  if (reinterpret_cast<uintptr_t>(state) % alignof(uint32_t) == 0) return Unit{};
+  return invalid_argument(
+      fmt::format("state={} is not aligned to 4 bytes; memory that is would fit", fmt::ptr(state)));
+}
+
 }  // namespace
 
 extern "C" {
@@ -62,7 +85,7 @@ splitkv_status splitkv_state_init(const splitkv_kernel* kernel, void* state, siz
     if (Outcome given = not_null(kernel, "kernel"); !given) return given;
     if (Outcome fits = splitkv::check_stream(kernel->prepared->target, stream); !fits) return fits;
     if (state_bytes == 0) return Unit{};
-    if (Outcome given = not_null(state, "state"); !given) return given;
+    if (Outcome fits = check_state(state, state_bytes); !fits) return fits;
     return kernel->prepared->loaded.code->zero(state, state_bytes, stream);
   });
 }

@@ -7,7 +7,6 @@
 
 #include "runtime/cpu/cpu_module.hpp"
 #include "runtime/cpu/host.hpp"
-#include "runtime/cpu/orc_interface.h"
 #include "runtime/cpu/workers.hpp"
 #include "runtime/platform.hpp"
 #include "runtime/saved_source.hpp"
@@ -127,12 +126,10 @@ class CpuPlatform final : public Platform {
   }
 
   Result<Loaded> load(const LoadRequest& request) override {
+    const Result<CpuCompiler> compiler = cpu_compiler(request.target);
+    if (!compiler) return compiler.error();
     Loaded loaded;
-    loaded.key = kernel_key(
-        request.source,
-        {.compiler = fmt::format("LLVM 19, interface {}", SPLITKV_ORC_VERSION),
-         .options = {},
-         .arch = fmt::format("{} {} bits", request.target.arch, request.target.vector_bits)});
+    loaded.key = kernel_key(request.source, facts_of(*compiler, request.target));
     const auto module =
         modules_.get(loaded.key.digest, [&] { return compile(request, loaded.key); });
     if (!module) return module.error();

@@ -134,6 +134,7 @@ Result<MergeArgs> make_merge(const PreparedMerge& merge, const splitkv_merge_arg
   launch.parts = args.parts;
   launch.rows = args.rows;
   launch.dim = args.dim;
+  if (merge.errors != nullptr) launch.errors = merge.errors->device();
   return launch;
 }
 

@@ -143,7 +143,8 @@ SPLITKV_API splitkv_status splitkv_sizes(const splitkv_kernel* kernel, int64_t m
                                          splitkv_buffer_sizes* sizes, splitkv_message* message);
 
 /* Zeroes `state` on the stream (CUDA) or at once (CPU). One state per stream in flight; again after
- * a failed launch. stream: a CUstream, NULL for the default one. */
+ * a failed launch. state: aligned to 4 bytes; state_bytes: what splitkv_sizes gives, or more by
+ * whole 4-byte counters; of 0 nothing is done. stream: a CUstream, NULL for the default one. */
 SPLITKV_API splitkv_status splitkv_state_init(const splitkv_kernel* kernel, void* state,
                                               size_t state_bytes, void* stream,
                                               splitkv_message* message);
@@ -261,14 +262,16 @@ SPLITKV_API splitkv_status splitkv_run_part(const splitkv_kernel* kernel,
                                             const splitkv_args* args, int64_t part, int64_t parts,
                                             splitkv_message* message);
 
-/* What a kernel with checked=on found in device data since the last call, the first fault only. */
+/* What a kernel with checked=on, or a merger, found in device data since the last call, the first
+ * fault only. */
 typedef struct splitkv_fault {
   size_t size;
   int32_t code;  /* 0: none; 1: a page id outside [0, page_count); 2: a length above kv_capacity; 3:
-                  * a row has more than query_len queries */
-  int32_t row;   /* batch row */
-  int32_t slot;  /* of the row's page list */
-  int64_t value; /* the bad id, length or count */
+                  * a row has more than query_len queries; 4: a merge was given a statistic that
+                  * no partial has */
+  int32_t row;   /* batch row; 4: query row */
+  int32_t slot;  /* of the row's page list; 4: part */
+  int64_t value; /* the bad id, length or count; 4: the 32 bits of the fp32 statistic */
 } splitkv_fault;
 
 /* Reads and clears the kernel's error record; does not wait for the stream. SPLITKV_OK with code 0
@@ -286,7 +289,8 @@ typedef struct splitkv_merge_args {
   int64_t rows;  /* query rows (tokens times heads) */
   int64_t dim;   /* at most 4096 */
   /* Partial p, row r: o at o + p * o_stride_part + r * o_stride_row, normalised, fp32; its S (or m,
-   * and l) likewise by the statistics' strides. An empty partial has S or m = -inf. */
+   * and l) likewise by the statistics' strides. An empty partial has S or m = -inf, and its o and l
+   * are not looked at; of every other one S or m is finite, l finite and not negative. */
   const float* o;
   const float* s_or_m;
   const float* l; /* NULL: the form is (S, o) */
@@ -306,10 +310,16 @@ SPLITKV_API splitkv_status splitkv_prepare_merge(splitkv_runtime* runtime, const
                                                  const char* form, const char* base,
                                                  splitkv_merger** merger, splitkv_message* message);
 SPLITKV_API void splitkv_release_merger(splitkv_merger* merger); /* NULL is allowed */
-/* Launches only. Parts are joined in their order. */
+/* Launches only. Parts are joined in their order. A row of which any part has a statistic that no
+ * partial has (S or m of +inf or NaN; l negative, +inf or NaN) becomes NaN, o and statistics, and
+ * the fault is recorded for splitkv_poll_merge_fault; other rows are right. On the CPU this call
+ * returns it as well, as SPLITKV_DEVICE_ERROR. Trusted, not checked: o. */
 SPLITKV_API splitkv_status splitkv_merge(const splitkv_merger* merger,
                                          const splitkv_merge_args* args, void* stream,
                                          splitkv_message* message);
+/* As splitkv_poll_fault, of what merges of this merger found. */
+SPLITKV_API splitkv_status splitkv_poll_merge_fault(splitkv_merger* merger, splitkv_fault* fault,
+                                                    splitkv_message* message);
 
 /* ---- looking inside -------------------------------------------------------------------------- */
 

@@ -156,6 +156,14 @@ class Merger {
         [&](splitkv_message* m) { return splitkv_merge(handle_.get(), &args, stream, m); });
   }
 
+  // Throws what merges found wrong in the parts since the last call, the first fault only, which is
+  // then forgotten. Does not wait for a stream.
+  void poll_fault() const {
+    auto fault = sized<splitkv_fault>();
+    c_layer::check(
+        [&](splitkv_message* m) { return splitkv_poll_merge_fault(handle_.get(), &fault, m); });
+  }
+
   // The C handle, still owned by this.
   splitkv_merger* get() const noexcept { return handle_.get(); }
 

@@ -2,7 +2,9 @@
 // come from other kernels, devices or machines. One warp a row.
 #pragma once
 
+#include "args.cuh"
 #include "merge.cuh"
+#include "types.cuh"
 
 namespace splitkv {
 
@@ -24,7 +26,11 @@ struct MergeArgs {
   i64 parts;
   i64 rows;
   i64 dim;
+  ErrorRecord* errors;  // where a statistic that no partial has is recorded; may be null
 };
+
+// Code of a record: part `slot` of row `row` holds an S or m, or an l, whose bits are `value`.
+constexpr i32 kBadStatistic = 4;
 
 // Statistics of one part in log2 units differ from those in memory by this factor.
 template <LseOutput Base>
@@ -47,13 +53,42 @@ __device__ inline Statistics load_part(const MergeArgs& args, i64 part, i64 row)
   return {m, m == negative_infinity() ? 0.0f : 1.0f};
 }
 
-// m in the base of the parts, l the sum of their weights.
+// A partial's m is below +inf, and where it is above -inf its l is finite and not negative. NaN is
+// neither.
+__device__ inline bool has_finite_m(const Statistics& part) {
+  return part.m < -negative_infinity();
+}
+__device__ inline bool is_partial(const Statistics& part) {
+  if (part.m == negative_infinity()) return true;
+  return has_finite_m(part) && part.l >= 0.0f && part.l < -negative_infinity();
+}
+
+// The first record is kept. `code` is written last, past a fence, so that whoever sees it sees all.
+__device__ inline void report_statistic(ErrorRecord* errors, i64 row, i64 part,
+                                        const Statistics& statistics) {
+  if (errors == nullptr || atomicCAS_system(&errors->claimed, 0, 1) != 0) return;
+  volatile ErrorRecord* record = errors;
+  record->row = i32(row);
+  record->slot = i32(part);
+  record->value = __float_as_uint(has_finite_m(statistics) ? statistics.l : statistics.m);
+  __threadfence_system();
+  record->code = kBadStatistic;
+}
+
+// m in the base of the parts, l the sum of their weights; both NaN where a part is no partial.
 template <Merge Form, LseOutput Base>
 __device__ inline Statistics join_parts(const MergeArgs& args, i64 row, int lane) {
   float top = negative_infinity();
+  bool all_partials = true;
   for (i64 part = lane; part < args.parts; part += 32) {
-    top = fmaxf(top, load_part<Form>(args, part, row).m);
+    const Statistics statistics = load_part<Form>(args, part, row);
+    top = fmaxf(top, statistics.m);
+    if (is_partial(statistics)) continue;
+    all_partials = false;
+    report_statistic(args.errors, row, part, statistics);
   }
+  if (!__all_sync(all_lanes, all_partials))
+    return {__int_as_float(0x7fc00000), __int_as_float(0x7fc00000)};
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
     top = fmaxf(top, __shfl_xor_sync(all_lanes, top, offset));
@@ -67,8 +102,9 @@ __device__ inline Statistics join_parts(const MergeArgs& args, i64 row, int lane
   return {top, sum};
 }
 
-// By one warp. Every element is read from all parts before it is written, and the statistics are
-// written last, so that the result may lie where part 0 lies.
+// By one warp. Statistics of NaN make weights, and so o, NaN. Every element is read from all parts
+// before it is written, and the statistics are written last, so that the result may lie where part
+// 0 lies.
 template <Merge Form, LseOutput Base>
 __device__ inline void merge_row(const MergeArgs& args, i64 row, int lane) {
   const Statistics all = join_parts<Form, Base>(args, row, lane);

@@ -38,14 +38,14 @@ Value emit_i32_element(ir::Writer& w, Value array, Value index, std::string_view
   return w.cast("sext", w.load(ir::i32, at, 4, base + ".i32"), ir::i64, name);
 }
 
-void emit_report_function(ir::Writer& w) {
+void emit_report_function(ir::Writer& w, size_t errors_offset) {
   const std::vector<Value> p = w.begin_function("internal ", "report_fault",
                                                 {{ir::pointer, "args", "noalias readonly"},
                                                  {ir::i32, "code", ""},
                                                  {ir::i64, "row", ""},
                                                  {ir::i64, "slot", ""},
                                                  {ir::i64, "value", ""}});
-  const Value record = emit_pointer_arg(w, p[0], offsetof(LaunchArgs, errors), "errors");
+  const Value record = emit_pointer_arg(w, p[0], errors_offset, "errors");
   const auto member = [&](size_t offset, const char* name) {
     return w.byte_offset(record, i64_constant(int64_t(offset)), name);
   };

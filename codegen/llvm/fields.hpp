@@ -22,8 +22,9 @@ ir::Value emit_is_null(ir::Writer& writer, ir::Value address, std::string_view n
 ir::Value emit_i32_element(ir::Writer& writer, ir::Value array, ir::Value index,
                            std::string_view name);
 
-// Defines @report_fault(args, code, row, slot, value): the first caller of all fills the record.
-void emit_report_function(ir::Writer& writer);
+// Defines @report_fault(args, code, row, slot, value): the first caller of all fills the record,
+// whose pointer lies `errors_offset` bytes into args.
+void emit_report_function(ir::Writer& writer, size_t errors_offset = offsetof(LaunchArgs, errors));
 void emit_report_call(ir::Writer& writer, ir::Value args, FaultCode code, ir::Value row,
                       ir::Value slot, ir::Value value);
 

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <numeric>
 
+#include "compiler/arithmetic.hpp"
+
 namespace splitkv::llvm_codegen {
 namespace {
 
 // K and V of one block of keys should still be in the first-level cache when the second pass of the
 // block begins, and the pointers and scores of a block live on the stack.
 constexpr int kMostBlockKeys = 64;
-
-int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // fp16 conversions are instructions where F16C is. Every x86 with 256-bit integer vectors has it;
 // of other cpu names it is not known, and the integer path is right everywhere.

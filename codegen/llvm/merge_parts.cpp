@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 
+#include "codegen/llvm/fields.hpp"
 #include "codegen/llvm/ir_writer.hpp"
 #include "codegen/llvm/math.hpp"
 #include "compiler/text.hpp"
@@ -81,6 +82,38 @@ Value emit_for_parts(const MergeRow& c, const std::string& pass, const Value& st
   return kept[0];
 }
 
+// Reports parts whose statistics no partial has; how many there are. Ordered comparisons fail for
+// NaN.
+Value emit_count_bad_parts(const MergeRow& c) {
+  ir::Writer& w = c.w;
+  const Value parts = field(c, offsetof(MergeArgs, parts), ir::i64, "checked.parts");
+  const Value infinity = ir::infinity(ir::f32, false);
+  const auto count = w.loop(
+      "checked", i64_constant(0), parts, i64_constant(1), {{"bad.parts", i64_constant(0)}},
+      [&](const Value& part, const std::vector<Value>& carried) -> std::vector<Value> {
+        Value wrong = emit_statistic(c, part, offsetof(MergeArgs, s_or_m), "exponent");
+        const Value empty = w.compare("eq", wrong, minus_infinity(), "checked.is_empty");
+        Value right = w.compare("lt", wrong, infinity, "checked.right");
+        if (c.has_l) {
+          const Value l = emit_statistic(c, part, offsetof(MergeArgs, l), "l");
+          const Value l_right =
+              w.bit_and(w.compare("ge", l, f32_constant(0), "checked.l.positive"),
+                        w.compare("lt", l, infinity, "checked.l.finite"), "checked.l.right");
+          wrong = w.select(right, l, wrong, "checked.wrong");
+          right = w.bit_or(empty, w.bit_and(right, l_right, "checked.both"), "checked.right");
+        }
+        return {w.choose(
+            right, "checked.next", [&] { return carried[0]; },
+            [&] {
+              const Value bits = w.bitcast(wrong, ir::i32, "checked.bits");
+              emit_report_call(w, c.args, kBadStatistic, c.row, part,
+                               w.cast("zext", bits, ir::i64, "checked.value"));
+              return w.add(carried[0], i64_constant(1), "bad.more");
+            })};
+      });
+  return count[0];
+}
+
 // 2^(exponent - largest), or e to it, times l where the part has one.
 Value emit_weight(const MergeRow& c, const Part& part, const Value& largest) {
   ir::Writer& w = c.w;
@@ -138,7 +171,7 @@ Value emit_joined_exponent(const MergeRow& c, const Value& largest, const Value&
 
 // Everything of the parts is read before anything is written, so that the output may lie where part
 // 0 does.
-void emit_merge_row(const MergeRow& c) {
+void emit_join(const MergeRow& c) {
   ir::Writer& w = c.w;
   w.comment("the largest exponent, then the sum of all weights");
   const Value largest =
@@ -176,6 +209,25 @@ void emit_merge_row(const MergeRow& c) {
   if (c.has_l) emit_store_statistic(c, total, offsetof(MergeArgs, out_l), "out_l");
 }
 
+void emit_not_a_number_row(const MergeRow& c) {
+  ir::Writer& w = c.w;
+  const Value nan = ir::not_a_number(ir::f32);
+  emit_dims(c, "spoiled", [&](const Value& first, int lanes) {
+    w.store(w.splat(nan, lanes), w.element(c.o, ir::f32, first, "o.nan.at"), kFloatAlign);
+  });
+  emit_copy_out(c);
+  emit_store_statistic(c, nan, offsetof(MergeArgs, out_s_or_m), "out_exponent");
+  if (c.has_l) emit_store_statistic(c, nan, offsetof(MergeArgs, out_l), "out_l");
+}
+
+void emit_merge_row(const MergeRow& c) {
+  ir::Writer& w = c.w;
+  const Value bad = emit_count_bad_parts(c);
+  w.when(
+      w.compare("eq", bad, i64_constant(0), "row.is_right"), "row.join", [&] { emit_join(c); },
+      [&] { emit_not_a_number_row(c); });
+}
+
 }  // namespace
 
 KernelSource emit_merge_llvm(Merge form, LseOutput base, const Target& target) {
@@ -185,6 +237,7 @@ KernelSource emit_merge_llvm(Merge form, LseOutput base, const Target& target) {
   ir::Writer w;
   w.header(fmt::format("merge {} {} | {}", form == Merge::mlo ? "mlo" : "lse",
                        base == LseOutput::base2 ? "base2" : "natural", print(target)));
+  emit_report_function(w, offsetof(MergeArgs, errors));
   const std::vector<Value> p = w.begin_function("", source.split_entry,
                                                 {{ir::pointer, "args", "noalias readonly"},
                                                  {ir::i64, "first_row", ""},

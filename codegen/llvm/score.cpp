@@ -85,13 +85,6 @@ class Lowering {
     return {ir::is_float(value.type) ? as_float({value}) : value};
   }
 
-  Value in_single(Value (*function)(ir::Writer&, Value), const Operand& a) {
-    const Value x = as_float(a);
-    if (real_ == Element::f32) return function(w_, x);
-    const ir::Type single{Element::f32, x.type.lanes};
-    return w_.cast("fpext", function(w_, w_.cast("fptrunc", x, single, "single")), x.type, "real");
-  }
-
   Value unary(ScoreOp op, const Operand& a) {
     const bool integer = fits_integer(a) && !a.is_constant;
     switch (op) {
@@ -100,13 +93,13 @@ class Lowering {
       case ScoreOp::abs:
         return w_.abs(integer ? as_integer(a) : as_float(a), "size");
       case ScoreOp::tanh:
-        return in_single(emit_tanh, a);
+        return emit_tanh(w_, as_float(a));
       case ScoreOp::exp:
-        return in_single(emit_exp, a);
+        return emit_exp(w_, as_float(a));
       case ScoreOp::log:
-        return in_single(emit_log, a);
+        return emit_log(w_, as_float(a));
       case ScoreOp::sigmoid:
-        return in_single(emit_sigmoid, a);
+        return emit_sigmoid(w_, as_float(a));
       default: {
         assert(op == ScoreOp::invert);
         const Value truth = as_truth(a);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace {
 constexpr const char* kLibraryName = "libsplitkv_cpu.so";
 
 struct OrcLibrary {
+  splitkv_orc_describe_function* describe = nullptr;
   splitkv_orc_compile_function* compile = nullptr;
   splitkv_orc_release_function* release = nullptr;
 };
@@ -57,12 +59,14 @@ Result<OrcLibrary> functions_of(void* handle) {
   OrcLibrary library;
   library.compile = symbol<splitkv_orc_compile_function>(handle, SPLITKV_ORC_COMPILE_NAME);
   library.release = symbol<splitkv_orc_release_function>(handle, SPLITKV_ORC_RELEASE_NAME);
-  if (!version || !library.compile || !library.release) {
-    return Error{Status::library_missing, "is not SplitKV's CPU compiler"};
-  }
+  if (!version) return Error{Status::library_missing, "is not SplitKV's CPU compiler"};
   if (version() != SPLITKV_ORC_VERSION) {
     return Error{Status::library_missing, fmt::format("has interface {}, this library needs {}",
                                                       version(), SPLITKV_ORC_VERSION)};
+  }
+  library.describe = symbol<splitkv_orc_describe_function>(handle, SPLITKV_ORC_DESCRIBE_NAME);
+  if (!library.describe || !library.compile || !library.release) {
+    return Error{Status::library_missing, "lacks functions of SplitKV's CPU compiler"};
   }
   return library;
 }
@@ -124,6 +128,27 @@ void CpuModule::swap(CpuModule& other) noexcept {
 
 CpuModule::~CpuModule() {
   if (code_ != nullptr) release_(code_);
+}
+
+Result<CpuCompiler> cpu_compiler(const Target& target) {
+  const Result<OrcLibrary> library = orc_library();
+  if (!library) return library.error();
+  std::string text(library->describe(target.arch.c_str(), nullptr, 0), '\0');
+  library->describe(target.arch.c_str(), text.data(), text.size());
+  text.pop_back();  // the NUL
+  std::istringstream lines(text);
+  CpuCompiler compiler;
+  std::getline(lines, compiler.llvm);
+  std::getline(lines, compiler.cpu);
+  std::getline(lines, compiler.features);
+  return compiler;
+}
+
+CompilerFacts facts_of(const CpuCompiler& compiler, const Target& target) {
+  return {
+      .compiler = fmt::format("LLVM {}, interface {}", compiler.llvm, SPLITKV_ORC_VERSION),
+      .options = {},
+      .arch = fmt::format("{} {} {} bits", compiler.cpu, compiler.features, target.vector_bits)};
 }
 
 Result<CpuModule> compile_cpu(const KernelSource& source, const Target& target) {

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "codegen/kernel_source.hpp"
 #include "codegen/launch_args.hpp"
 #include "codegen/merge_source.hpp"
 #include "compiler/result.hpp"
 #include "compiler/target.hpp"
+#include "runtime/kernel_key.hpp"
 
 struct splitkv_orc_code;
 
@@ -48,6 +50,20 @@ class CpuModule {
   size_t code_bytes_ = 0;
   double compile_ms_ = 0;
 };
+
+// Who compiles for a target here, and for which instructions: with the source, all that decides the
+// machine code.
+struct CpuCompiler {
+  std::string llvm;      // exact version, "19.1.7"
+  std::string cpu;       // LLVM's name of it, "znver3"; of a target with arch "host" this machine's
+  std::string features;  // "+avx,+avx2,-avx512f,..."; empty where the name says all
+
+  bool operator==(const CpuCompiler&) const = default;
+};
+Result<CpuCompiler> cpu_compiler(const Target& target);  // opens the library as compile_cpu does
+
+// Its part of a key.
+CompilerFacts facts_of(const CpuCompiler& compiler, const Target& target);
 
 // Opens libsplitkv_cpu on first use: $SPLITKV_CPU_LIBRARY alone where that is set; else beside the
 // executable or in ../lib of it, beside the shared object that holds this code, by its plain name.

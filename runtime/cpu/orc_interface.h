@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* Goes up with every change of this file; both sides compare it. */
-#define SPLITKV_ORC_VERSION 1
+#define SPLITKV_ORC_VERSION 2
 
 typedef struct splitkv_orc_request {
   const char* ir; /* textual LLVM IR of one module */
@@ -31,6 +31,11 @@ typedef struct splitkv_orc_result {
 
 typedef int splitkv_orc_version_function(void);
 
+/* What besides the IR decides the machine code that a request with this `cpu` gets: three lines, of
+ * LLVM's exact version, the LLVM name of the cpu, and its features in alphabetical order. The
+ * length of the text with its NUL; it is cut where `capacity` is less. */
+typedef size_t splitkv_orc_describe_function(const char* cpu, char* text, size_t capacity);
+
 /* 0 on success. Otherwise nothing is owned and `message`, always NUL-terminated within `capacity`
  * (at least 1), says which line LLVM refused and why. May be called from several threads. */
 typedef int splitkv_orc_compile_function(const splitkv_orc_request* request,
@@ -40,6 +45,7 @@ typedef void splitkv_orc_release_function(splitkv_orc_code* code);
 
 /* The exported names. */
 #define SPLITKV_ORC_VERSION_NAME "splitkv_orc_version"
+#define SPLITKV_ORC_DESCRIBE_NAME "splitkv_orc_describe"
 #define SPLITKV_ORC_COMPILE_NAME "splitkv_orc_compile"
 #define SPLITKV_ORC_RELEASE_NAME "splitkv_orc_release"
 

@@ -1,5 +1,6 @@
 // libsplitkv_cpu: textual IR in, machine code out, through LLVM's ORC LLJIT.
 #include <llvm/AsmParser/Parser.h>
+#include <llvm/Config/llvm-config.h>
 #include <llvm/ExecutionEngine/Orc/CompileUtils.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/DiagnosticInfo.h>
@@ -18,7 +19,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <string>
 
 #include "runtime/cpu/orc_interface.h"
 
@@ -40,16 +43,27 @@ llvm::Error failure(const llvm::Twine& text) {
   return llvm::make_error<llvm::StringError>(text, llvm::inconvertibleErrorCode());
 }
 
+// What LLVM is told of the machine; splitkv_orc_describe says the same.
+struct Machine {
+  std::string cpu;
+  llvm::SubtargetFeatures features;
+};
+
+Machine machine_of(llvm::StringRef cpu) {
+  if (cpu != "host") return {cpu.str(), {}};
+  const auto known = llvm::sys::getHostCPUFeatures();
+  std::map<std::string, bool> sorted;
+  for (const auto& feature : known) sorted[feature.first().str()] = feature.second;
+  Machine machine{llvm::sys::getHostCPUName().str(), {}};
+  for (const auto& [name, enabled] : sorted) machine.features.AddFeature(name, enabled);
+  return machine;
+}
+
 llvm::Expected<llvm::orc::JITTargetMachineBuilder> machine_builder(llvm::StringRef cpu) {
   auto builder = llvm::orc::JITTargetMachineBuilder(llvm::Triple(llvm::sys::getProcessTriple()));
-  if (cpu == "host") {
-    builder.setCPU(llvm::sys::getHostCPUName().str());
-    for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
-      builder.getFeatures().AddFeature(feature.first(), feature.second);
-    }
-  } else {
-    builder.setCPU(cpu.str());
-  }
+  const Machine machine = machine_of(cpu);
+  builder.setCPU(machine.cpu);
+  builder.getFeatures() = machine.features;
   builder.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
   // Asked before a TargetMachine exists: that one would print to stderr and take another cpu.
   std::string why;
@@ -177,6 +191,18 @@ llvm::Expected<splitkv_orc_result> compile(const splitkv_orc_request& request) {
 extern "C" {
 
 __attribute__((visibility("default"))) int splitkv_orc_version() { return SPLITKV_ORC_VERSION; }
+
+__attribute__((visibility("default"))) size_t splitkv_orc_describe(const char* cpu, char* text,
+                                                                   size_t capacity) {
+  const Machine machine = machine_of(cpu);
+  const std::string all =
+      LLVM_VERSION_STRING "\n" + machine.cpu + "\n" + machine.features.getString();
+  if (capacity == 0) return all.size() + 1;
+  const size_t length = std::min(all.size(), capacity - 1);
+  std::memcpy(text, all.data(), length);
+  text[length] = '\0';
+  return all.size() + 1;
+}
 
 __attribute__((visibility("default"))) int splitkv_orc_compile(const splitkv_orc_request* request,
                                                                splitkv_orc_result* result,

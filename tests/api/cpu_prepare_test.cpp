@@ -4,6 +4,10 @@
 
 #include <thread>
 
+#include "codegen/kernel_source.hpp"
+#include "compiler/text.hpp"
+#include "runtime/cpu/cpu_module.hpp"
+#include "runtime/cpu/host.hpp"
 #include "tests/api/decode_case.hpp"
 
 using namespace splitkv::testing_support;
@@ -50,6 +54,40 @@ TEST(PreparedOnTheCpu, EightThreadsWithOneKeyCompileOnce) {
   for (const Answer& answer : answers) EXPECT_TRUE(answer.ok()) << answer;
   EXPECT_EQ(statistics_of(runtime.get()).compiles, 1u);
   EXPECT_EQ(statistics_of(runtime.get()).memory_hits, 7u);
+}
+
+TEST(CpuKey, OfAPreparedKernelIsThatOfItsSourceAndOfWhoCompiledIt) {
+  using namespace splitkv;
+  RuntimeOwner runtime = open_runtime();
+  KernelOwner kernel;
+  const std::string problem = std::string(kProblem) + " checked=off";
+  ASSERT_TRUE(prepare(runtime.get(), "cpu", problem, nullptr, &kernel).ok());
+  const splitkv_kernel_info info = info_of(kernel.get());
+  const Target target = *resolve_cpu_target("cpu", 0);
+  const KernelSource source =
+      emit(*parse_problem(info.problem), *parse_schedule(info.schedule), target);
+  EXPECT_EQ(kernel_key(source, facts_of(*cpu_compiler(target), target)).digest, info.key);
+}
+
+TEST(CpuKey, ChangesWithVersionCpuFeaturesAndWidth) {
+  using namespace splitkv;
+  const Target target = *resolve_cpu_target("cpu", 1);
+  const KernelSource source{SourceLanguage::llvm_ir, "define void @f() {}", "f", ""};
+  const CpuCompiler base{"19.1.7", "znver3", "+avx,+avx2,-avx512f"};
+  CpuCompiler version = base, cpu = base, features = base;
+  version.llvm = "19.1.6";
+  cpu.cpu = "znver4";
+  features.features = "+avx,+avx2,+avx512f";
+  const auto digest = [&](const CpuCompiler& compiler, const Target& of) {
+    return kernel_key(source, facts_of(compiler, of)).digest;
+  };
+  for (const CpuCompiler& changed : {version, cpu, features}) {
+    EXPECT_NE(digest(changed, target), digest(base, target));
+  }
+  Target narrow = target;
+  narrow.vector_bits = target.vector_bits / 2;
+  EXPECT_NE(digest(base, narrow), digest(base, target));
+  EXPECT_EQ(digest(base, target), digest(base, target));
 }
 
 TEST(PreparedOnTheCpu, WithoutJitAMissIsAStatusAndNothingCompiles) {

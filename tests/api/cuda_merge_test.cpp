@@ -58,8 +58,29 @@ TEST_F(CudaMerge, LaunchesAWarpARowAndCarriesItsArguments) {
     EXPECT_EQ(launched.out_l, args.out_l);
     EXPECT_EQ(launched.statistics_stride_part, 10);
     EXPECT_EQ(launched.rows, 10);
+    ASSERT_NE(launched.errors, nullptr);
+    // What the device would write there is what a poll finds, once.
+    launched.errors->claimed = 1;
+    launched.errors->row = 7;
+    launched.errors->slot = 2;
+    launched.errors->value = 0x7f800000;
+    launched.errors->code = kBadStatistic;
   }
+  splitkv_fault fault = SPLITKV_INIT(splitkv_fault);
+  const auto poll = [&] {
+    return answer_of(
+        [&](splitkv_message* m) { return splitkv_poll_merge_fault(merger, &fault, m); });
+  };
+  const Answer found = poll();
+  EXPECT_EQ(found.status, SPLITKV_DEVICE_ERROR);
+  EXPECT_TRUE(found.says("part=2 of row=7 has a statistic of inf")) << found;
+  EXPECT_EQ(fault.code, 4);
+  EXPECT_EQ(fault.row, 7);
+  EXPECT_EQ(fault.slot, 2);
+  EXPECT_TRUE(poll().ok());
+  EXPECT_EQ(fault.code, 0);
   splitkv_release_merger(merger);
+  EXPECT_EQ(count_of("cuMemFreeHost"), 1);
 }
 
 TEST_F(CudaMerge, FormsAndBasesThatAreNoneAreRefused) {

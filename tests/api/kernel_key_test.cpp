@@ -94,6 +94,13 @@ const Mutation kMutations[] = {
     {"splits", [](Problem&, Schedule& s) { s.splits = 9; }},
     {"reduce", [](Problem&, Schedule& s) { s.reduce = Reduce::last_block; }},
     {"merge", [](Problem&, Schedule& s) { s.merge = Merge::lse; }},
+    {"cluster",
+     [](Problem&, Schedule& s) {
+       s.reduce = Reduce::cluster;
+       s.cluster = 4;
+     }},
+    {"partial_dtype", [](Problem&, Schedule& s) { s.partial_dtype = DType::bf16; }},
+    {"pdl", [](Problem&, Schedule& s) { s.pdl = true; }},
 };
 
 struct Emitted {
@@ -143,6 +150,20 @@ TEST(KernelKeyOf, CpuProblemsAndSchedulesDiffersExactlyWhenTheCodeDoes) {
   every_field_alone(*parse_target("cpu:x86-64-v3"),
                     *parse_schedule("family=vector tile=64 rows=4 warps=1 unroll=4 "
                                     "partition=fixed splits=8 reduce=kernel"));
+}
+
+TEST(KernelKeyOf, AClusterIsInTheCodeAndTheNumberOfItsClustersIsNot) {
+  const Problem problem = *parse_problem("attention q=bf16 kv=bf16 heads=32/8 dim=128");
+  const auto digest = [&](const char* words) {
+    const Schedule schedule = *parse_schedule(words);
+    const Target target = *parse_target("cuda:sm_90a");
+    EXPECT_FALSE(verify(problem, schedule, target)) << words;
+    return emitted(problem, schedule, target).key.digest;
+  };
+  EXPECT_EQ(digest("splits=8 cluster=8"), digest("splits=64 cluster=8"));
+  EXPECT_NE(digest("splits=8 cluster=8"), digest("splits=8 cluster=4"));
+  EXPECT_NE(digest("splits=8 cluster=8"), digest("splits=8 cluster=8 pdl=on"));
+  EXPECT_NE(digest("splits=8 cluster=8"), digest("splits=8 cluster=8 partials=bf16"));
 }
 
 TEST(KernelKeyOf, CompilerFactsEachChangeTheKey) {

@@ -1,6 +1,8 @@
 // Bad input ends with status 2 and a message that names the field, its value and what would work.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/cli/process.hpp"
 #include "tools/splitkv/npy.hpp"
 
@@ -42,6 +44,21 @@ TEST(BadInput, OfOptionsIsNamed) {
       {{"run", kGood, "--kv-len", "1", "--merge", "sum"}, {"--merge=sum", "mlo, lse"}},
       {{"run", kGood, "--kv-len", "1", "--target", "tpu"}, {"--target=tpu", "cpu", "cuda"}},
       {{"run", kGood, "--kv-len", "1", "--wings", "2"}, {"--wings"}},
+      {{"run", kGood, "--kv-len", "1,,2"}, {"--kv-len=1,,2", "entry 2 is empty"}},
+      {{"run", kGood, "--kv-len", "1,2,"}, {"--kv-len=1,2,", "entry 3 is empty"}},
+      {{"run", kGood, "--kv-len=,1"}, {"--kv-len=,1", "entry 1 is empty"}},
+      {{"run", kGood, "--kv-len", "1,2x"}, {"--kv-len=2x", "0 to 2147483647"}},
+      {{"run", kGood, "--kv-len", "1", "--queries", "1,,1"}, {"--queries=1,,1", "entry 2"}},
+      {{"run", kGood, "--kv-len", "1", "--merge", "mlo,"}, {"--merge=mlo,", "entry 2 is empty"}},
+      {{"run", kGood, "--kv-len", "1", "--seed", "-1"}, {"--seed=-1", "18446744073709551615"}},
+      {{"run", kGood, "--kv-len", "1", "--seed", "18446744073709551616"},
+       {"--seed=18446744073709551616", "0 to 18446744073709551615"}},
+      {{"run", kGood, "--kv-len", "1", "--seed", "1e3"}, {"--seed=1e3"}},
+      {{"run", kGood, "--kv-len", "1", "--seed="}, {"--seed"}},
+      {{"run", kGood, "--kv-len", "1", "--out", "o.npy", "--lse", "o.npy"},
+       {"--lse=o.npy", "--out"}},
+      {{"run", kGood, "--kv-len", "1", "--out", "o.npy", "--lse", "./x/../o.npy"},
+       {"--lse=./x/../o.npy", "--out"}},
       {{"run", kGood, "--kv-len", "1", "--q", "q.npy"}, {"--k is missing"}},
       {{"run", kGood, "--kv-len", "1", "--kv-lens", "l.npy"}, {"--kv-lens=l.npy", "--kv-len"}},
       {{"show", kGood, "--batch", "0"}, {"--batch=0", "1 or more"}},
@@ -81,6 +98,10 @@ TEST(BadInput, OfSchedulesIsNamed) {
   expect_refused(
       {{"show", kGood, "--target", "cuda:sm_90a", "--schedule", "splits=0"}, {"splits", "0"}});
   expect_refused({{"show", kGood, "--target", "cuda:sm_90a", "--schedule", "speed=9"}, {"speed"}});
+  expect_refused({{"show", kGood, "--target", "cuda:sm_90a", "--schedule", "splits=6 cluster=4"},
+                  {"splits=6", "splits=8"}});
+  expect_refused({{"show", kGood, "--target", "cuda:sm_89", "--schedule", "pdl=on"},
+                  {"pdl=on", "sm_90", "pdl=off"}});
   expect_refused({{"emit", kGood, "--target", "cuda:sm_90a", "--schedule", "family=vector"},
                   {"family", "vector", "simt"}});
 }
@@ -111,6 +132,13 @@ TEST(BadInput, OfFilesIsNamed) {
     return arguments;
   };
   expect_refused({with(q, k, folder.file("no.npy"), {}), {"no.npy: cannot be opened"}});
+  // A folder can be opened, not read.
+  std::filesystem::create_directory(folder.file("folder"));
+  expect_refused({with(folder.file("folder"), k, k, {}), {"/folder: cannot be read", ".npy"}});
+  // One file by two names.
+  std::filesystem::create_symlink(q, folder.file("link.npy"));
+  expect_refused({with(q, k, k, {"--out", q, "--lse", folder.file("link.npy")}),
+                  {"--lse=", "link.npy", "is the file of --out"}});
   expect_refused({with(wide, k, k, {}), {"--q", "wide.npy", "[1, 4, 72]", "[any, 4, 64]"}});
   expect_refused({with(q, more, k, {}), {"--k", "more.npy", "[2, 2, 9, 64]", "[1, 2, any, 64]"}});
   expect_refused({with(q, k, more, {}), {"--v", "more.npy", "[1, 2, 9, 64]"}});

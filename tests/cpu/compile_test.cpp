@@ -177,6 +177,25 @@ TEST(CpuCompileDeathTest, ANamedLibraryThatIsMissingIsAnErrorWithTheName) {
       testing::ExitedWithCode(0), "");
 }
 
+TEST(CpuCompiler, IsNamedByVersionCpuAndFeatures) {
+  const Result<CpuCompiler> host = cpu_compiler(*resolve_cpu_target("cpu", 1));
+  ASSERT_TRUE(host);
+  int major = 0, minor = 0, patch = 0;
+  ASSERT_EQ(std::sscanf(host->llvm.c_str(), "%d.%d.%d", &major, &minor, &patch), 3) << host->llvm;
+  EXPECT_EQ(major, 19);
+  EXPECT_NE(host->cpu, "host");
+  EXPECT_NE(host->cpu, "");
+#if defined(__x86_64__)
+  EXPECT_NE(host->features.find("+sse2"), std::string::npos) << host->features;
+  const bool has_avx2 = __builtin_cpu_supports("avx2");
+  EXPECT_NE(host->features.find(has_avx2 ? "+avx2" : "-avx2"), std::string::npos);
+  const Result<CpuCompiler> level = cpu_compiler(*resolve_cpu_target("cpu:x86-64-v2", 1));
+  ASSERT_TRUE(level);
+  EXPECT_EQ(*level, (CpuCompiler{host->llvm, "x86-64-v2", ""}));
+#endif
+  EXPECT_EQ(*host, *cpu_compiler(*resolve_cpu_target("cpu", 1)));
+}
+
 TEST(CpuHost, TheHostIsATargetThatVerifies) {
   const Result<Target> target = resolve_cpu_target("cpu", 0);
   ASSERT_TRUE(target);

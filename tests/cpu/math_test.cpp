@@ -30,6 +30,21 @@ std::vector<float> evaluate(Emit emit, std::vector<float> x, const char* target 
   return y;
 }
 
+// fp64: the same, by functions that take either.
+std::vector<double> evaluate_double(Emit emit, std::vector<double> x, const char* target = "cpu") {
+  x.resize((x.size() + kLanes - 1) / kLanes * kLanes, 1.0);
+  const VectorFunction function(
+      target, kLanes,
+      [&](ir::Writer& w, const ir::Value& in, const ir::Value& out, const ir::Value& first) {
+        const ir::Type type{ir::Element::f64, kLanes};
+        const ir::Value value = w.load(type, w.element(in, ir::f64, first, "in.at"), 8, "x");
+        w.store(emit(w, value), w.element(out, ir::f64, first, "out.at"), 8);
+      });
+  std::vector<double> y(x.size());
+  function(x.data(), y.data(), x.size());
+  return y;
+}
+
 std::vector<float> even_steps(double low, double high, int count) {
   std::vector<float> values;
   for (int i = 0; i <= count; ++i) values.push_back(float(low + (high - low) * i / count));
@@ -145,6 +160,104 @@ TEST(CpuMath, SigmoidIsAccurateAndSafeForAnyFloat) {
   EXPECT_EQ(y[2], 1);
   EXPECT_EQ(y[3], 0);
   EXPECT_EQ(y[4], 0.5f);
+}
+
+// long double has eleven more bits than what is judged.
+using Exact = long double (*)(long double);
+
+void expect_double_within(Emit emit, Exact exact, const std::vector<double>& x, double ulps) {
+  for (const char* target : {"cpu", "cpu:x86-64-v2"}) {
+    const std::vector<double> y = evaluate_double(emit, x, target);
+    long double worst = 0;
+    double worst_x = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const long double wanted = exact(x[i]);
+      const double size = std::max(std::fabs(double(wanted)), std::numeric_limits<double>::min());
+      const long double ulp = std::nextafter(size, double(kInfinity)) - size;
+      const long double error = std::fabs(y[i] - wanted) / ulp;
+      if (!(error <= worst)) worst = error, worst_x = x[i];
+    }
+    EXPECT_LE(double(worst), ulps) << "at " << worst_x << " on " << target;
+  }
+}
+
+std::vector<double> even_double_steps(double low, double high, int count) {
+  std::vector<double> values;
+  for (int i = 0; i <= count; ++i) values.push_back(low + (high - low) * i / count);
+  return values;
+}
+
+// Positive doubles of every exponent, many mantissas each.
+std::vector<double> every_double_exponent() {
+  std::vector<double> values;
+  for (uint64_t bits = 1; bits < 0x7ff0000000000000; bits += 0x000003a7b91c4d53) {
+    values.push_back(std::bit_cast<double>(bits));
+  }
+  return values;
+}
+
+TEST(CpuMathDouble, ExpIsWithinFourUlpOverItsRange) {
+  const auto exact = [](long double x) { return std::exp(x); };
+  expect_double_within(emit_exp, +exact, even_double_steps(-708.39, 709.78, 200000), 4);
+  expect_double_within(emit_exp, +exact, even_double_steps(-1, 1, 100001), 4);
+  const auto y =
+      evaluate_double(emit_exp, {-double(kInfinity), -1.7e308, -709, 0, -0.0, 709.79, 1.7e308,
+                                 double(kInfinity), 709.782712893384, -708.396418532264, 5e-324});
+  const std::vector<double> expected = {0, 0, 0, 1, 1, kInfinity, kInfinity, kInfinity};
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(y[i], expected[i]) << i;
+  EXPECT_NEAR(y[8] / 1.7976931348622732e308, 1, 1e-15);
+  EXPECT_NEAR(y[9] / 0x1p-1022, 1, 2e-13);  // that far the argument is from log(2^-1022)
+  EXPECT_EQ(y[10], 1);
+}
+
+TEST(CpuMathDouble, LogIsWithinFourUlpOfEveryPositiveDouble) {
+  const auto exact = [](long double x) { return std::log(x); };
+  expect_double_within(emit_log, +exact, every_double_exponent(), 4);
+  expect_double_within(emit_log, +exact, even_double_steps(0.5, 2, 100000), 4);
+  expect_double_within(emit_log, +exact, {1 + 0x1p-52, 1 - 0x1p-53, 1 + 0x1p-30, 5e-324}, 4);
+  const double inf = kInfinity;
+  const auto y = evaluate_double(emit_log, {0, -0.0, 1, inf, -1, -inf, -1.7e308});
+  EXPECT_EQ(y[0], -inf);
+  EXPECT_EQ(y[1], -inf);
+  EXPECT_EQ(y[2], 0);
+  EXPECT_EQ(y[3], inf);
+  for (const size_t i : {4, 5, 6}) EXPECT_TRUE(std::isnan(y[i])) << i;
+}
+
+TEST(CpuMathDouble, TanhIsWithinFourUlpOfAnyDouble) {
+  const auto exact = [](long double x) { return std::tanh(x); };
+  expect_double_within(emit_tanh, +exact, even_double_steps(-22, 22, 200000), 4);
+  expect_double_within(emit_tanh, +exact, even_double_steps(-0.7, 0.7, 100001), 4);
+  expect_double_within(emit_tanh, +exact, every_double_exponent(), 4);
+  const double inf = kInfinity;
+  const auto y = evaluate_double(emit_tanh, {inf, -inf, 1.7e308, -1.7e308, -0.0, 5e-324});
+  const std::vector<double> expected = {1, -1, 1, -1, 0, 5e-324};
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(y[i], expected[i]) << i;
+  EXPECT_TRUE(std::signbit(y[4]));
+}
+
+TEST(CpuMathDouble, SigmoidIsWithinFourUlpOfAnyDouble) {
+  const auto exact = [](long double x) { return 1 / (1 + std::exp(-x)); };
+  expect_double_within(emit_sigmoid, +exact, even_double_steps(-708, 40, 200000), 4);
+  const double inf = kInfinity;
+  const auto y = evaluate_double(emit_sigmoid, {inf, -inf, 1.7e308, -1.7e308, 0});
+  const std::vector<double> expected = {1, 0, 1, 0, 0.5};
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(y[i], expected[i]) << i;
+}
+
+// A function of LLVM's own would be one call a lane.
+TEST(CpuMathDouble, IsWrittenWithoutCalls) {
+  for (Emit emit : {emit_exp, emit_log, emit_tanh, emit_sigmoid}) {
+    ir::Writer w;
+    const ir::Type type{ir::Element::f64, kLanes};
+    const auto p = w.begin_function("", "f", {{type, "x", ""}});
+    emit(w, p[0]);
+    w.end_function();
+    const std::string text = w.finish("nounwind");
+    for (const char* called : {"llvm.exp", "llvm.log", "llvm.pow", "sitofp", "x float"}) {
+      EXPECT_EQ(text.find(called), std::string::npos) << called;
+    }
+  }
 }
 
 }  // namespace

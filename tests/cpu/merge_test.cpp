@@ -1,6 +1,7 @@
 // The public merge on the CPU: n partials of one form and base, in place, strided, with empties.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -52,6 +53,7 @@ struct Parts {
 
 struct Merged {
   std::vector<float> o, exponent, l;
+  ErrorRecord errors;
 };
 
 Merged merge(Parts& parts, Merge form, LseOutput base, bool in_place) {
@@ -73,6 +75,7 @@ Merged merge(Parts& parts, Merge form, LseOutput base, bool in_place) {
   args.parts = parts.parts;
   args.rows = parts.rows;
   args.dim = parts.dim;
+  args.errors = &merged.errors;
   const int half = parts.rows / 2;  // rows may be dealt out in any way
   merger(form, base).merge()(&args, half, parts.rows);
   merger(form, base).merge()(&args, 0, half);
@@ -176,6 +179,54 @@ TEST(CpuMerge, OnePartAmongEmptiesComesBackBitForBit) {
       }
     }
   });
+}
+
+TEST(CpuMerge, AStatisticThatNoPartialHasIsRecordedAndSpoilsItsRowAlone) {
+  struct Wrong {
+    float s, l;
+    bool mlo_only;
+  };
+  const Wrong wrongs[] = {{kInfinity, 1, false}, {kNan, 1, false}, {kInfinity, 0, false},
+                          {2, kInfinity, true},  {2, -0.5f, true}, {2, kNan, true}};
+  for_all_forms([&](Merge form, LseOutput base, bool in_place) {
+    for (const Wrong& wrong : wrongs) {
+      if (wrong.mlo_only && form != Merge::mlo) continue;
+      for (const int bad : {0, 4}) {
+        std::mt19937 random(3);
+        Parts parts(5, 3, 19), right(5, 3, 19);
+        for (int at = 0; at < 15; ++at) parts.fill(at / 3, at % 3, 1, 2, random);
+        right = parts;
+        parts.exponent[bad * 3 + 1] = wrong.s;
+        parts.l[bad * 3 + 1] = wrong.l;
+        const Merged merged = merge(parts, form, base, in_place);
+        const Merged expected = merge(right, form, base, in_place);
+        EXPECT_EQ(expected.errors.code, kNoFault);
+        EXPECT_EQ(merged.errors.code, kBadStatistic);
+        EXPECT_EQ(merged.errors.row, 1);
+        EXPECT_EQ(merged.errors.slot, bad);
+        const float value = wrong.mlo_only ? wrong.l : wrong.s;
+        EXPECT_EQ(merged.errors.value, int64_t(std::bit_cast<uint32_t>(value)));
+        for (int row = 0; row < 3; ++row) {
+          for (int d = 0; d < 19; ++d) {
+            const float o = merged.o[row * parts.row_stride() + d];
+            EXPECT_TRUE(row == 1 ? std::isnan(o) : o == expected.o[row * parts.row_stride() + d]);
+          }
+          EXPECT_EQ(std::isnan(merged.exponent[row]), row == 1);
+          EXPECT_TRUE(form == Merge::lse || std::isnan(merged.l[row]) == (row == 1));
+        }
+      }
+    }
+  });
+}
+
+TEST(CpuMerge, TheLOfAnEmptyPartIsNotLookedAt) {
+  std::mt19937 random(3);
+  Parts parts(2, 1, 8);
+  parts.fill(0, 0, 1, 2, random);
+  parts.l[1] = kNan;
+  const Merged merged = merge(parts, Merge::mlo, LseOutput::natural, false);
+  EXPECT_EQ(merged.errors.code, kNoFault);
+  EXPECT_EQ(merged.l[0], 2);
 }
 
 TEST(CpuMerge, LargeSumsKeepTheirWeights) {

@@ -63,6 +63,30 @@ TEST(CpuScores, ExpressionsOfTheUser) {
   expect_right_in_all(test);
 }
 
+// An fp32 function is wrong by 2^-24 of its value: beside factors like these, by more than fp32's
+// accuracy contract of 1e-5.
+TEST(CpuScores, OfAllFp32HaveFunctionsOfFp64) {
+  struct Magnified {
+    const char* words;
+    std::function<double(double)> score;
+  };
+  const Magnified cases[] = {
+      {"score=30000*tanh(score+1)", [](double s) { return 30000 * std::tanh(s + 1); }},
+      {"score=8000*exp(score)", [](double s) { return 8000 * std::exp(s); }},
+      {"score=20000*log(3+score*score)", [](double s) { return 20000 * std::log(3 + s * s); }},
+      {"score=40000*sigmoid(score)", [](double s) { return 40000 / (1 + std::exp(-s)); }},
+  };
+  for (const Magnified& magnified : cases) {
+    KernelCase test{
+        std::string("attention q=fp32 kv=fp32 heads=4/2 dim=24 lse=natural ") + magnified.words,
+        kSchedules[2]};
+    test.score = [&](double score, const Pair&) { return magnified.score(score); };
+    test.q_size = 0.002;  // scores so close that many keys have weight
+    SCOPED_TRACE(magnified.words);
+    expect_right(test);
+  }
+}
+
 TEST(CpuScores, PredicatesOfTheUser) {
   KernelCase test{"lse=natural query_len=3 where=key_pos<4||key_pos>query_pos-9", ""};
   test.where = [](const Pair& at) { return at.key_pos < 4 || at.key_pos > at.query_pos - 9; };

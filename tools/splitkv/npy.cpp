@@ -131,8 +131,12 @@ std::string print_shape(const std::vector<int64_t>& shape) {
 Result<NpyArray> read_npy(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) return bad_file(path, "cannot be opened");
-  const std::string file((std::istreambuf_iterator<char>(stream)),
-                         std::istreambuf_iterator<char>());
+  std::string file;
+  try {  // a folder opens, and throws when it is read
+    file.assign(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
+  } catch (const std::ios_base::failure&) {
+    return bad_file(path, "cannot be read; a .npy file would work");
+  }
   const Result<Header> header = parse_header(path, file);
   if (!header) return header.error();
   const size_t bytes = size_t(element_count(header->shape) * size_bytes(header->type));

@@ -173,22 +173,17 @@ void add_run(CLI::App& app, int& status) {
                    "the problem; beside --model, words that override what it derives");
   verb->add_option("--model", options->problem.model, "a Hugging Face config.json, or its folder");
   verb->add_option("--batch", options->batch, "batch rows");
-  verb->add_option("--kv-len", options->kv_len, "tokens: one for all rows, or one a row")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  verb->add_option("--queries", options->queries,
-                   "query tokens of each row, at most query_len: rows become ragged")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  verb->add_option("--kv-len", options->kv_len_text,
+                   "tokens: one for all rows, or one a row (5,0,7)");
+  verb->add_option("--queries", options->queries_text,
+                   "query tokens of each row, at most query_len: rows become ragged");
   verb->add_option("--target", options->target,
                    "cpu, cpu:NAME, cuda, cuda:N; by default cuda where a device is, else cpu");
   verb->add_option("--schedule", options->schedules,
                    "a schedule, or some of its words; given again, each runs in turn")
       ->allow_extra_args(false);
-  verb->add_option("--merge", options->merges, "mlo, lse, or mlo,lse to run each in turn")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  verb->add_option("--seed", options->seed, "of generated inputs and of the page shuffle");
+  verb->add_option("--merge", options->merge_text, "mlo, lse, or mlo,lse to run each in turn");
+  verb->add_option("--seed", options->seed_text, "of generated inputs and of the page shuffle");
   verb->add_option("--repeat", options->repeat, "timed runs");
   verb->add_flag("--check", options->check, "compare with an fp64 two-pass reference");
   verb->add_option("--q", options->files.q, ".npy [batch, q_heads, dim]");
@@ -201,7 +196,8 @@ void add_run(CLI::App& app, int& status) {
   verb->add_option("--expect-lse", options->expect_lse, "compare lse with this .npy");
   verb->callback([options, verb, &status] {
     options->batch_given = verb->count("--batch") > 0;
-    const Result<int> ran = run(*options);
+    const Outcome read = read_lists(*options);
+    const Result<int> ran = read.ok() ? run(*options) : read.error();
     status = ran.ok() ? *ran : report(ran.error());
   });
 }

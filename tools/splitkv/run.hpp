@@ -20,6 +20,7 @@ struct RunOptions {
   bool batch_given = false;
   std::vector<int64_t> kv_len;
   std::vector<int64_t> queries;  // of each row; empty: query_len each
+  std::string kv_len_text, queries_text, merge_text, seed_text = "0";  // as given
   std::string target;
   std::vector<std::string> schedules;  // each runs in turn; empty: the library's choice
   std::vector<std::string> merges;     // each runs in turn; empty: as the problem says
@@ -32,6 +33,10 @@ struct RunOptions {
 
   bool from_files() const { return !files.q.empty(); }
 };
+
+// Reads the texts into kv_len, queries, merges and seed. Refuses what is no number, and empty
+// places of a list.
+Outcome read_lists(RunOptions& options);
 
 // Refuses combinations and ranges that cannot be, naming the option.
 Outcome check_options(const RunOptions& options);

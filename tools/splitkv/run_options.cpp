@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <filesystem>
 #include <limits>
+#include <optional>
+#include <system_error>
 
 #include "tools/splitkv/run.hpp"
 
@@ -10,6 +14,45 @@ namespace {
 
 Error bad(const std::string& option, const std::string& value, const std::string& would_fit) {
   return invalid_argument(fmt::format("{}={}: {}", option, value, would_fit));
+}
+
+// The entries of a list with commas between; empty where the text is.
+Result<std::vector<std::string>> entries_of(const std::string& option, const std::string& text) {
+  std::vector<std::string> entries;
+  size_t start = 0;
+  while (!text.empty() && start <= text.size()) {
+    const size_t end = std::min(text.find(',', start), text.size());
+    entries.push_back(text.substr(start, end - start));
+    if (entries.back().empty()) {
+      return bad(option, text,
+                 fmt::format("entry {} is empty; one without it would work", entries.size()));
+    }
+    start = end + 1;
+  }
+  return entries;
+}
+
+// The whole text as a number of the type; nothing where it is none or does not fit.
+template <class Number>
+std::optional<Number> number_of(const std::string& text) {
+  Number number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, fault] = std::from_chars(text.data(), end, number);
+  if (fault != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+Result<std::vector<int64_t>> numbers_of(const std::string& option, const std::string& text,
+                                        const char* would_fit) {
+  const auto entries = entries_of(option, text);
+  if (!entries) return entries.error();
+  std::vector<int64_t> numbers;
+  for (const std::string& entry : *entries) {
+    const auto number = number_of<int64_t>(entry);
+    if (!number) return bad(option, entry, would_fit);
+    numbers.push_back(*number);
+  }
+  return numbers;
 }
 
 Outcome check_files(const RunOptions& options) {
@@ -39,6 +82,16 @@ Outcome check_files(const RunOptions& options) {
   return Unit{};
 }
 
+// By whatever names, whether it is there yet or not.
+bool is_one_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  if (a == b) return true;
+  std::error_code missing, ignored;
+  if (fs::equivalent(a, b, missing)) return true;
+  const fs::path first = fs::weakly_canonical(fs::absolute(a, ignored), ignored);
+  return !first.empty() && first == fs::weakly_canonical(fs::absolute(b, ignored), ignored);
+}
+
 Outcome check_outputs(const RunOptions& options) {
   const bool expects = !options.expect_out.empty() || !options.expect_lse.empty();
   const bool writes = !options.out.empty() || !options.lse.empty();
@@ -46,6 +99,9 @@ Outcome check_outputs(const RunOptions& options) {
     return bad("--model", options.problem.model,
                "--out, --lse, --expect-out and --expect-lse need a problem text; `splitkv show "
                "--model` prints those of a model");
+  }
+  if (!options.out.empty() && is_one_file(options.out, options.lse)) {
+    return bad("--lse", options.lse, "is the file of --out; one of its own would work");
   }
   if (writes && options.merges.size() > 1) {
     return bad("--merge", fmt::format("{},{}", options.merges[0], options.merges[1]),
@@ -59,6 +115,23 @@ Outcome check_outputs(const RunOptions& options) {
 }
 
 }  // namespace
+
+Outcome read_lists(RunOptions& options) {
+  auto kv_len = numbers_of("--kv-len", options.kv_len_text, "0 to 2147483647 would work");
+  if (!kv_len) return kv_len.error();
+  options.kv_len = *std::move(kv_len);
+  auto queries =
+      numbers_of("--queries", options.queries_text, "0 to the problem's query_len would work");
+  if (!queries) return queries.error();
+  options.queries = *std::move(queries);
+  auto merges = entries_of("--merge", options.merge_text);
+  if (!merges) return merges.error();
+  options.merges = *std::move(merges);
+  const auto seed = number_of<uint64_t>(options.seed_text);
+  if (!seed) return bad("--seed", options.seed_text, "0 to 18446744073709551615 would work");
+  options.seed = *seed;
+  return Unit{};
+}
 
 Outcome check_options(const RunOptions& options) {
   for (const std::string& merge : options.merges) {
