@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/arithmetic.hpp"
 #include "compiler/resources.hpp"
 
 namespace splitkv {
@@ -13,17 +14,18 @@ int64_t sequences_of(const Problem& problem, const Schedule& schedule, int64_t b
 
 bool on_cpu(const Schedule& schedule) { return schedule.family == Family::vector; }
 
-// Whether any sequence can be cut in two or more pieces. One piece is finished by its own block.
-bool partials_exist(const Schedule& schedule) {
-  return schedule.partition == Partition::flat ? schedule.blocks > 1 : schedule.splits > 1;
-}
-
 // A flat block has at most two sequences that it does not own whole: the one it starts in and the
 // one it stops in.
 int64_t partial_slots(const Schedule& schedule, int64_t sequences) {
-  if (!partials_exist(schedule)) return 0;
+  if (!exchanges_partials(schedule)) return 0;
   if (schedule.partition == Partition::flat) return int64_t(2) * schedule.blocks;
-  return sequences * schedule.splits;
+  return sequences * partials_of_sequence(schedule);
+}
+
+// Arrival counters of a sequence: one, or with clusters one for each slice of its rows.
+int64_t counters_of_sequence(const Schedule& schedule) {
+  if (schedule.reduce == Reduce::kernel) return 0;
+  return schedule.reduce == Reduce::cluster ? schedule.cluster : 1;
 }
 
 }  // namespace
@@ -34,12 +36,14 @@ LaunchShape launch_shape(const Problem& problem, const Schedule& schedule, int64
   const bool flat = schedule.partition == Partition::flat;
   shape.split_blocks = flat ? schedule.blocks : shape.sequences * schedule.splits;
   shape.split_threads = on_cpu(schedule) ? 1 : 32 * schedule.warps;
-  if (schedule.reduce == Reduce::kernel && partials_exist(schedule)) {
+  if (schedule.reduce == Reduce::kernel && exchanges_partials(schedule)) {
     shape.reduce_blocks = shape.sequences;
     shape.reduce_threads =
         on_cpu(schedule) ? 1 : std::min(256, 32 * schedule.rows);  // a warp a row
   }
   shape.split_smem_bytes = resources_of(problem, schedule, Target{}).smem_bytes;
+  shape.cluster = schedule.cluster;
+  shape.pdl = schedule.pdl;
   return shape;
 }
 
@@ -49,9 +53,10 @@ BufferSizes buffer_sizes(const Problem& problem, const Schedule& schedule, int64
   const int64_t slot_rows = partial_slots(schedule, sequences) * schedule.rows;
   if (slot_rows == 0) return sizes;
   const int64_t statistics = exchanged_merge(problem, schedule) == Merge::lse ? 1 : 2;
-  sizes.partial_o_offset = (slot_rows * statistics + 3) / 4 * 4;
-  sizes.scratch_bytes = 4 * (sizes.partial_o_offset + slot_rows * problem.dim_v);
-  if (schedule.reduce == Reduce::last_block) sizes.state_bytes = 4 * sequences;
+  sizes.partial_o_offset = round_up(slot_rows * schedule.cluster * statistics, 4);
+  sizes.scratch_bytes =
+      4 * sizes.partial_o_offset + slot_rows * problem.dim_v * size_bytes(schedule.partial_dtype);
+  sizes.state_bytes = 4 * sequences * counters_of_sequence(schedule);
   return sizes;
 }
 

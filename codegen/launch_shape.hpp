@@ -26,8 +26,17 @@
 // piece writes a partial, and the reduce kernel (block = seq) or the last arriving block joins them
 // in slot order. Arrival counters are set back to zero by the last arriver.
 //
-// Scratch (floats): statistics [slots][rows][2 (m, l) or 1 (S)], then, at partial_o_offset,
-// o [slots][rows][dim_v], normalised. m and S are in log2 units (natural * log2 e).
+// reduce=cluster (fixed, strided): there is no reduce kernel. The blocks of cluster k of a
+// sequence,
+//   k < splits / cluster, hold its pieces k * cluster ... k * cluster + cluster - 1;
+//   ceil(active / cluster) clusters take part. A cluster joins its pieces through shared memory,
+//   block b of it slice b of the rows' outputs. Where one cluster takes part, that is the result.
+//   With more, the slot of cluster k is seq * (splits / cluster) + k, and the last block to arrive
+//   at counter seq * cluster + b joins slice b of the slots, in slot order, and writes it.
+//
+// Scratch (floats): statistics [slots][cluster][rows][2 (m, l) or 1 (S)], with clusters a set for
+// each slice, then, at partial_o_offset, o [slots][rows][dim_v], normalised, of the schedule's
+// partial_dtype. m and S are in log2 units (natural * log2 e).
 #pragma once
 
 #include <cstdint>
@@ -44,13 +53,15 @@ struct LaunchShape {
   int split_threads = 0;      // 1 on the CPU
   int reduce_threads = 0;
   int64_t split_smem_bytes = 0;
+  int cluster = 1;   // blocks of a cluster; the code says so itself
+  bool pdl = false;  // both kernels are launched with programmatic stream serialization
 
   bool operator==(const LaunchShape&) const = default;
 };
 
 struct BufferSizes {
   int64_t scratch_bytes = 0;
-  int64_t state_bytes = 0;       // 0 unless reduce=last_block
+  int64_t state_bytes = 0;       // 0 with reduce=kernel
   int64_t partial_o_offset = 0;  // floats; a multiple of 4
 
   bool operator==(const BufferSizes&) const = default;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/arithmetic.hpp"
 #include "compiler/resources.hpp"
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
@@ -19,8 +20,6 @@ constexpr int kMaxRows = 8;  // simt and vector
 // What ptxas has to lay out, rows * unroll * elements a lane: compile time grows with it. Scores in
 // fp64 cost twice.
 constexpr int kLargestCode = 256;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Rows so that the group's row blocks are equally full.
 int balanced_rows(const Problem& problem, int row_block_count) {

@@ -1,17 +1,16 @@
 #include <algorithm>
 
+#include "compiler/arithmetic.hpp"
 #include "compiler/resources.hpp"
 
 namespace splitkv {
 namespace {
 
-constexpr int64_t kChunk = 16;  // bytes: what a lane takes from shared memory at once
+constexpr int64_t kSector = 32;  // bytes
 
-int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-
-// Bytes from one row to the next in shared memory: an odd number of chunks, so that eight rows at
-// one column lie in eight different groups of banks.
-int64_t pitch_of(int64_t row_bytes) { return ((row_bytes + kChunk - 1) / kChunk | 1) * kChunk; }
+// Bytes from one row to the next in shared memory: whole sectors; which chunk lies where in a row
+// keeps eight rows at one column in eight different groups of banks.
+int64_t pitch_of(int64_t row_bytes) { return round_up(row_bytes, kSector); }
 
 // A row of 16-bit elements, padded to whole operands.
 int64_t pitch_of_16_bits(int dim) { return pitch_of(round_up(dim, 16) * 2); }
@@ -32,7 +31,7 @@ int copy_bytes(const Problem& problem, DType type, int dim) {
 
 MmaShape mma_shape(const Problem& problem, const Schedule& schedule) {
   MmaShape shape;
-  shape.panels = (schedule.rows + 7) / 8;
+  shape.panels = ceil_div(schedule.rows, 8);
   shape.copy_k = copy_bytes(problem, problem.k_dtype, problem.dim_qk);
   shape.copy_v = copy_bytes(problem, problem.v_dtype, problem.dim_v);
   shape.pitch_q = pitch_of_16_bits(problem.dim_qk);

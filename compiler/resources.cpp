@@ -2,15 +2,14 @@
 
 #include <algorithm>
 
+#include "compiler/arithmetic.hpp"
+
 namespace splitkv {
 namespace {
 
-int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
-
 // Elements of a head of `dim` that one of `lanes` lanes holds, in whole vectors.
 int slice_of(int dim, int vector, int lanes) {
-  const int vectors = (dim + vector - 1) / vector;
-  return (vectors + lanes - 1) / lanes * vector;
+  return ceil_div(ceil_div(dim, vector), lanes) * vector;
 }
 
 // Elements of `type` that one load brings: what the alignment allows, as far as it divides a row.
@@ -41,12 +40,13 @@ int estimate_registers(const Problem& problem, const Schedule& schedule) {
 }
 
 // Accumulators and q fragments of every panel, and about sixty for the fragments of K and V,
-// statistics, addresses and loop control. q stays in registers only while it is small.
+// statistics, addresses and loop control. q stays in registers only while it is small, by the rule
+// of templates/split_mma.cuh.
 int estimate_mma_registers(const Problem& problem, const Schedule& schedule) {
-  const int panels = (schedule.rows + 7) / 8;
+  const int panels = ceil_div(schedule.rows, 8);
   const int accumulators = panels * round_up(problem.dim_v, 16) / 4;
-  const int q_columns = panels * round_up(problem.dim_qk, 16);
-  const int q_fragments = panels * problem.dim_qk <= 256 ? q_columns / 8 : 0;
+  const int q_operands = panels * ceil_div(problem.dim_qk, 16);  // of 16 columns: two registers
+  const int q_fragments = q_operands <= 16 ? 2 * q_operands : 0;
   return accumulators + q_fragments + 60;
 }
 
@@ -79,6 +79,13 @@ LaneShape lane_shape(const Problem& problem) {
   return shape;
 }
 
+int64_t cluster_join_bytes(const Problem& problem, const Schedule& schedule) {
+  if (schedule.reduce != Reduce::cluster) return 0;
+  const int64_t width = problem.dim_v % 4 == 0 ? 4 : 2;  // floats of a vector
+  const int64_t slice = ceil_div(schedule.rows * problem.dim_v / width, int64_t(schedule.cluster));
+  return schedule.cluster * (4 * width * slice + 8 * int64_t(schedule.rows));
+}
+
 Resources resources_of(const Problem& problem, const Schedule& schedule, const Target& target) {
   Resources needs;
   if (schedule.family == Family::vector) return needs;
@@ -89,17 +96,20 @@ Resources resources_of(const Problem& problem, const Schedule& schedule, const T
   // The warps of a block join through shared memory: m, l and the accumulators of every row of
   // every warp, in fp32, and 16 bytes in which one thread tells the block what it learned. Before
   // that the query rows lie there, and what the mma family stages.
-  const int64_t merge_bytes = int64_t(4) * schedule.rows * schedule.warps * (problem.dim_v + 2);
-  const int64_t query_bytes = int64_t(4) * schedule.rows * problem.dim_qk;
-  needs.smem_bytes = mma ? std::max(mma_shape(problem, schedule).loop_bytes, merge_bytes + 16)
-                         : std::max(query_bytes, merge_bytes) + 16;
+  const int64_t pitch = round_up(problem.dim_v, 16) + 4;
+  const int64_t warp_rows = int64_t(schedule.rows) * schedule.warps;
+  const int64_t merge_bytes = 4 * warp_rows * pitch + round_up(8 * warp_rows, 16) + 16;
+  const int64_t query_bytes = round_up(int64_t(4) * schedule.rows * problem.dim_qk, 16);
+  const int64_t loop_bytes = mma ? mma_shape(problem, schedule).loop_bytes : query_bytes;
+  needs.smem_bytes = std::max(loop_bytes, merge_bytes) + cluster_join_bytes(problem, schedule);
   needs.blocks_per_sm = count_blocks_per_sm(needs, target);
   return needs;
 }
 
 int64_t partial_row_bytes(const Problem& problem, const Schedule& schedule) {
   const int statistics = exchanged_merge(problem, schedule) == Merge::lse ? 1 : 2;
-  return int64_t(4) * (problem.dim_v + statistics);
+  return int64_t(4) * statistics * schedule.cluster +
+         int64_t(problem.dim_v) * size_bytes(schedule.partial_dtype);
 }
 
 int64_t kv_bytes(const Problem& problem, int64_t total_tokens) {

@@ -63,7 +63,12 @@ int most_mma_rows(const Problem& problem);
 
 Resources resources_of(const Problem& problem, const Schedule& schedule, const Target& target);
 
-// Bytes of one partial row: (dim_v + 2) floats as mlo, (dim_v + 1) as lse.
+// reduce=cluster: shared memory of a block beyond what it needs alone, into which the blocks of its
+// cluster write: of each its slice of the rows' outputs and m and l of every row. Else 0.
+int64_t cluster_join_bytes(const Problem& problem, const Schedule& schedule);
+
+// Bytes of one partial row: dim_v elements of the schedule's partial_dtype, and 2 floats as mlo or
+// 1 as lse; with clusters as many for each of their blocks.
 int64_t partial_row_bytes(const Problem& problem, const Schedule& schedule);
 
 // Bytes of K and V that a decode step over rows of these total tokens must read at least.

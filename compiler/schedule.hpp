@@ -23,6 +23,8 @@ enum class Partition {
 enum class Reduce {
   kernel,      // a second launch
   last_block,  // the block that arrives last at the sequence's counter
+  cluster,     // CUDA: the blocks of a cluster through their shared memory; where a sequence has
+               // several clusters, the last arriving block of each slice joins what they wrote
 };
 
 struct Schedule {
@@ -38,7 +40,11 @@ struct Schedule {
   int splits = 1;  // fixed, strided: pieces a sequence; a launch-time value, not in the code
   int blocks = 0;  // flat: blocks of the grid; a launch-time value, not in the code
   Reduce reduce = Reduce::kernel;
-  Merge merge = Merge::automatic;  // the choice where the problem says auto; auto here means mlo
+  int cluster = 1;                    // reduce=cluster: blocks of a cluster; others: 1
+  DType partial_dtype = DType::fp32;  // of the outputs in exchanged partials; statistics are fp32
+  Merge merge = Merge::automatic;     // the choice where the problem says auto; auto here means mlo
+  bool pdl = false;  // CUDA: kernels are launched before what precedes them in the stream has
+                     // ended, and wait for that themselves (programmatic dependent launch)
 
   bool operator==(const Schedule&) const = default;
 };
@@ -48,6 +54,18 @@ struct Schedule {
 constexpr Merge exchanged_merge(const Problem& problem, const Schedule& schedule) {
   if (problem.merge != Merge::automatic) return problem.merge;
   return schedule.merge != Merge::automatic ? schedule.merge : Merge::mlo;
+}
+
+// Partials that a sequence of a fixed or strided partition can have: one of each piece, or of each
+// cluster of pieces (`cluster` divides `splits`, and is 1 without clusters).
+constexpr int partials_of_sequence(const Schedule& schedule) {
+  return schedule.splits / schedule.cluster;
+}
+
+// Whether any sequence can have two or more partials. One alone is finished where it is made.
+constexpr bool exchanges_partials(const Schedule& schedule) {
+  return (schedule.partition == Partition::flat ? schedule.blocks
+                                                : partials_of_sequence(schedule)) > 1;
 }
 
 // Row blocks a group is divided into.

@@ -1,5 +1,6 @@
 #include "compiler/space.hpp"
 
+#include "compiler/arithmetic.hpp"
 #include "compiler/resources.hpp"
 #include "compiler/verifier.hpp"
 
@@ -12,13 +13,36 @@ std::vector<int> rows_options(const Problem& problem, int most) {
   const int rows = group_size(problem) * problem.query_len;
   std::vector<int> options;
   for (int blocks = 1; blocks <= rows; ++blocks) {
-    const int each = (rows + blocks - 1) / blocks;
+    const int each = ceil_div(rows, blocks);
     if (each <= most && (options.empty() || options.back() != each)) options.push_back(each);
   }
   return options;
 }
 
-// What is launched: partition with its splits or blocks, and how partials are joined.
+// How a partition's partials are joined and what form they have.
+std::vector<Schedule> reduce_options(const Schedule& partition, const std::vector<Merge>& merges) {
+  std::vector<Schedule> options;
+  const auto add = [&](Reduce reduce, int cluster) {
+    Schedule option = partition;
+    option.reduce = reduce;
+    option.cluster = cluster;
+    for (Merge merge : merges)
+      for (DType type : {DType::fp32, DType::bf16}) {
+        option.merge = merge;
+        option.partial_dtype = type;
+        if (type == DType::fp32 || exchanges_partials(option)) options.push_back(option);
+      }
+  };
+  add(Reduce::kernel, 1);
+  add(Reduce::last_block, 1);
+  for (int cluster : {2, 4, 8, 16})
+    if (partition.partition != Partition::flat && partition.splits % cluster == 0)
+      add(Reduce::cluster, cluster);
+  return options;
+}
+
+// What is launched: partition with its splits or blocks, how partials are joined, and whether the
+// kernels are launched early.
 std::vector<Schedule> launch_options(const Problem& problem, const std::vector<int>& splits,
                                      const std::vector<int>& blocks) {
   std::vector<Schedule> partitions;
@@ -31,11 +55,10 @@ std::vector<Schedule> launch_options(const Problem& problem, const std::vector<i
   if (problem.merge != Merge::automatic) merges = {Merge::automatic};
 
   std::vector<Schedule> options;
-  for (Schedule option : partitions)
-    for (Reduce reduce : {Reduce::kernel, Reduce::last_block})
-      for (Merge merge : merges) {
-        option.reduce = reduce;
-        option.merge = merge;
+  for (const Schedule& partition : partitions)
+    for (Schedule option : reduce_options(partition, merges))
+      for (bool pdl : {false, true}) {
+        option.pdl = pdl;
         options.push_back(option);
       }
   return options;

@@ -107,6 +107,15 @@ const std::vector<Target>& known_cuda_targets() {
   return targets;
 }
 
+int compute_capability(const Target& target) {
+  constexpr std::string_view kPrefix = "sm_";
+  int number = 0;
+  if (target.kind != TargetKind::cuda || !target.arch.starts_with(kPrefix)) return 0;
+  const char* end = target.arch.data() + target.arch.size();
+  std::from_chars(target.arch.data() + kPrefix.size(), end, number);
+  return number;
+}
+
 Result<Target> parse_target(std::string_view text) {
   if (text.starts_with("cuda:")) return parse_cuda(text.substr(5));
   if (text.starts_with("cpu:")) return parse_cpu(text.substr(4));

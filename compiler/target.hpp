@@ -41,6 +41,9 @@ struct Target {
 Result<Target> parse_target(std::string_view text);
 std::string print(const Target& target);
 
+// 90 for "sm_90a", whatever its letter; 0 for the CPU.
+int compute_capability(const Target& target);
+
 // The architectures of which facts are held, oldest first: sm_80, sm_86, sm_89, sm_90a, ...
 const std::vector<Target>& known_cuda_targets();
 

@@ -20,8 +20,9 @@
 // `float32`, `bfloat16`... are not accepted: one spelling each. Expressions: text_expr.hpp.
 //
 // Schedule words: family=simt|mma|vector tile rows warps unroll stages
-// partition=fixed|flat|strided splits blocks reduce=kernel|last_block merge. family, tile, rows,
-// partition and (splits or blocks) are always printed.
+// partition=fixed|flat|strided splits blocks reduce=kernel|last_block|cluster cluster [1]
+// partials=fp32|bf16 [fp32] merge pdl=on|off [off]. family, tile, rows, partition and (splits or
+// blocks) are always printed.
 #pragma once
 
 #include <string>
@@ -37,8 +38,9 @@ Result<Problem> parse_problem(std::string_view text);
 Result<Schedule> parse_schedule(std::string_view text);
 
 // Overrides the words that `text` names and keeps the rest of `base`: "splits=7" alone is allowed,
-// and makes a flat base fixed; "blocks=264" alone makes it flat. Another family brings unroll,
-// stages and warps of its own where the text has none. A text that has family, tile, rows and
+// and makes a flat base fixed; "blocks=264" alone makes it flat; "cluster=4" alone brings
+// reduce=cluster. Another family brings unroll, stages and warps of its own where the text has
+// none. Another reduce or a flat partition ends clusters. A text that has family, tile, rows and
 // partition is a whole schedule, and `base` is not looked at.
 Result<Schedule> parse_schedule(std::string_view text, const Schedule& base);
 
@@ -48,7 +50,7 @@ std::string print(const KvLayout& layout);
 
 std::string_view name(Merge merge);          // "auto", "mlo", "lse"
 std::string_view name(Partition partition);  // "fixed", "flat", "strided"
-std::string_view name(Reduce reduce);        // "kernel", "last_block"
+std::string_view name(Reduce reduce);        // "kernel", "last_block", "cluster"
 std::string_view name(Family family);        // "simt", "mma", "vector"
 std::string_view name(LseOutput lse);        // "none", "natural", "base2"
 std::string_view name(Mask mask);            // "causal", "none", "tree"

@@ -220,11 +220,18 @@ constexpr WordRule<Schedule> kScheduleWords[] = {
     {"splits", "a whole number (splits=7)", [](S& s, Text t) { return read_number(s.splits, t); }},
     {"blocks", "a whole number (blocks=264)",
      [](S& s, Text t) { return read_number(s.blocks, t); }},
-    {"reduce", "kernel, last_block",
+    {"reduce", "kernel, last_block, cluster",
      [](S& s, Text t) {
-       return read_name(s.reduce, t, {Reduce::kernel, Reduce::last_block});
+       return read_name(s.reduce, t, {Reduce::kernel, Reduce::last_block, Reduce::cluster});
+     }},
+    {"cluster", "a whole number of blocks (cluster=4)",
+     [](S& s, Text t) { return read_number(s.cluster, t); }},
+    {"partials", "fp32, bf16",
+     [](S& s, Text t) {
+       return read_name(s.partial_dtype, t, {DType::fp32, DType::bf16});
      }},
     {"merge", "auto, mlo, lse", [](S& s, Text t) { return read_merge(s.merge, t); }},
+    {"pdl", kSwitch, [](S& s, Text t) { return read_switch(s.pdl, t); }},
 };
 
 // ---- words of a line ----------------------------------------------------------------------------
@@ -325,6 +332,21 @@ Outcome read_expression(ScoreExpr& expr, const Problem& problem, Text key, Text 
   return Unit{};
 }
 
+// Brings reduce, cluster and partition together where the text leaves one of them to `base`.
+template <class Given>
+void fit_reduce(Schedule& schedule, const Schedule& base, const Given& given) {
+  if (given("reduce")) {
+    if (schedule.reduce != base.reduce && !given("cluster")) schedule.cluster = Schedule{}.cluster;
+  } else if (given("cluster")) {
+    if (schedule.cluster > 1) schedule.reduce = Reduce::cluster;
+    if (schedule.cluster == 1 && base.reduce == Reduce::cluster)
+      schedule.reduce = Reduce::last_block;
+  } else if (schedule.reduce == Reduce::cluster && schedule.partition == Partition::flat) {
+    schedule.reduce = Reduce::last_block;
+    schedule.cluster = Schedule{}.cluster;
+  }
+}
+
 }  // namespace
 
 Result<Problem> parse_problem(std::string_view text) {
@@ -376,6 +398,7 @@ Result<Schedule> parse_schedule(std::string_view text, const Schedule& base) {
   const bool is_flat = schedule.partition == Partition::flat;
   if (is_flat && !was_flat && !given("splits")) schedule.splits = Schedule{}.splits;
   if (was_flat && !is_flat && !given("blocks")) schedule.blocks = Schedule{}.blocks;
+  fit_reduce(schedule, base, given);
   return schedule;
 }
 

@@ -93,7 +93,18 @@ std::string_view name(Partition partition) {
   return "";
 }
 
-std::string_view name(Reduce reduce) { return reduce == Reduce::kernel ? "kernel" : "last_block"; }
+std::string_view name(Reduce reduce) {
+  switch (reduce) {
+    case Reduce::kernel:
+      return "kernel";
+    case Reduce::last_block:
+      return "last_block";
+    case Reduce::cluster:
+      return "cluster";
+  }
+  assert(!"unknown reduce");
+  return "";
+}
 
 std::string_view name(Family family) {
   switch (family) {
@@ -203,7 +214,11 @@ std::string print(const Schedule& schedule) {
   if (!flat || schedule.splits != defaults.splits) word(text, "splits", schedule.splits);
   if (flat || schedule.blocks != defaults.blocks) word(text, "blocks", schedule.blocks);
   if (schedule.reduce != defaults.reduce) word(text, "reduce", name(schedule.reduce));
+  if (schedule.cluster != defaults.cluster) word(text, "cluster", schedule.cluster);
+  if (schedule.partial_dtype != defaults.partial_dtype)
+    word(text, "partials", name(schedule.partial_dtype));
   if (schedule.merge != defaults.merge) word(text, "merge", name(schedule.merge));
+  if (schedule.pdl) word(text, "pdl", "on");
   return text;
 }
 

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "compiler/arithmetic.hpp"
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
 #include "compiler/verifier_rules.hpp"
@@ -101,7 +102,7 @@ Verdict head_dims_are_in_range(const Problem& problem, const Target&) {
 Verdict refuse_dim(const char* rule, int dim, int unit, const std::string& why) {
   if (dim % unit == 0) return {};
   return refuse(rule, "dim", dim, fmt::format("is not a multiple of {}{}", unit, why),
-                fmt::format("dim={}", (dim + unit - 1) / unit * unit));
+                fmt::format("dim={}", round_up(dim, unit)));
 }
 
 // Elements are handled in pairs, which fill at least 4 bytes of the 16-bit types.

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "compiler/arithmetic.hpp"
 #include "compiler/resources.hpp"
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr int kMaxSplits = 1024;
 constexpr int kMaxBlocks = 65536;
+constexpr int kMaxCluster = 16;
 constexpr int kMaxRegistersPerThread = 255;
 
 Verdict family_runs_on_the_target(const Problem&, const Schedule& schedule, const Target& target) {
@@ -78,7 +80,7 @@ Verdict tile_is_made_of_whole_steps(const Problem&, const Schedule& schedule, co
   const int step = is_mma(schedule) ? kMmaStep * schedule.warps : 8;
   if (schedule.tile_kv % step == 0) return {};
   return refuse(__func__, "tile", schedule.tile_kv, fmt::format("is not a multiple of {}", step),
-                fmt::format("tile={}", (schedule.tile_kv + step - 1) / step * step));
+                fmt::format("tile={}", round_up(schedule.tile_kv, step)));
 }
 
 Verdict rows_are_in_range(const Problem& problem, const Schedule& schedule, const Target&) {
@@ -116,6 +118,76 @@ Verdict blocks_are_in_range(const Problem&, const Schedule& schedule, const Targ
       __func__, "blocks", schedule.blocks,
       fmt::format("means nothing to partition={}", name(schedule.partition)),
       fmt::format("partition=flat blocks={}", std::clamp(schedule.blocks, 1, kMaxBlocks)));
+}
+
+// ---- how partials are joined and kernels launched -----------------------------------------------
+
+constexpr int kFirstWithClusters = 90;  // compute capability
+
+// Clusters and programmatic launches came together.
+std::string lacks_clusters(const Target& target) {
+  return fmt::format("needs sm_{} or newer, not {}", kFirstWithClusters, print(target));
+}
+
+bool joins_in_clusters(const Schedule& schedule) { return schedule.reduce == Reduce::cluster; }
+
+Verdict clusters_are_of_sm_90_and_newer(const Problem&, const Schedule& schedule,
+                                        const Target& target) {
+  if (!joins_in_clusters(schedule) || compute_capability(target) >= kFirstWithClusters) return {};
+  return refuse(__func__, "reduce", name(schedule.reduce), lacks_clusters(target),
+                "reduce=last_block cluster=1");
+}
+
+// The pieces of a cluster are of one sequence, which a cut of the whole line does not give.
+Verdict clusters_hold_one_sequence(const Problem&, const Schedule& schedule, const Target&) {
+  if (!joins_in_clusters(schedule) || schedule.partition != Partition::flat) return {};
+  return refuse(__func__, "reduce", name(schedule.reduce),
+                "needs pieces of one sequence side by side, which partition=flat does not give",
+                "reduce=last_block cluster=1");
+}
+
+// Up to 8 on every device; more where the kernel asks for it.
+Verdict cluster_is_in_range(const Problem&, const Schedule& schedule, const Target&) {
+  if (joins_in_clusters(schedule))
+    return refuse_outside(__func__, "cluster", schedule.cluster, 2, kMaxCluster);
+  if (schedule.cluster == Schedule{}.cluster) return {};
+  return refuse(__func__, "cluster", schedule.cluster,
+                fmt::format("means nothing to reduce={}", name(schedule.reduce)),
+                fmt::format("cluster={}", Schedule{}.cluster));
+}
+
+Verdict splits_are_whole_clusters(const Problem&, const Schedule& schedule, const Target&) {
+  const int cluster = schedule.cluster;
+  if (!joins_in_clusters(schedule) || schedule.splits % cluster == 0) return {};
+  const int up = round_up(schedule.splits, cluster);
+  return refuse(__func__, "splits", schedule.splits,
+                fmt::format("is not a multiple of cluster={}", cluster),
+                fmt::format("splits={}", up <= kMaxSplits ? up : up - cluster));
+}
+
+// A partial rounded to bf16 is off by up to 2^-9 of itself: within the contract of bf16 outputs
+// beside the rounding of the output, but not of others.
+Verdict partials_are_as_exact_as_the_output(const Problem& problem, const Schedule& schedule,
+                                            const Target& target) {
+  const DType type = schedule.partial_dtype;
+  if (type == DType::fp32) return {};
+  const char* fits = "partials=fp32";
+  if (type != DType::bf16)
+    return refuse(__func__, "partials", name(type), "is neither fp32 nor bf16", fits);
+  if (target.kind != TargetKind::cuda)
+    return refuse(__func__, "partials", name(type),
+                  fmt::format("is not exchanged on {}", print(target)), fits);
+  if (problem.out_dtype == DType::bf16) return {};
+  return refuse(__func__, "partials", name(type),
+                fmt::format("is too coarse for out={}",
+                            problem.out_partial ? "partial" : name(problem.out_dtype)),
+                fits);
+}
+
+Verdict programmatic_launches_are_of_sm_90_and_newer(const Problem&, const Schedule& schedule,
+                                                     const Target& target) {
+  if (!schedule.pdl || compute_capability(target) >= kFirstWithClusters) return {};
+  return refuse(__func__, "pdl", "on", lacks_clusters(target), "pdl=off");
 }
 
 Verdict merge_agrees_with_the_problem(const Problem& problem, const Schedule& schedule,
@@ -212,6 +284,12 @@ constexpr ScheduleRule kTable[] = {
     {"stages_are_in_range", stages_are_in_range},
     {"splits_are_in_range", splits_are_in_range},
     {"blocks_are_in_range", blocks_are_in_range},
+    {"clusters_are_of_sm_90_and_newer", clusters_are_of_sm_90_and_newer},
+    {"clusters_hold_one_sequence", clusters_hold_one_sequence},
+    {"cluster_is_in_range", cluster_is_in_range},
+    {"splits_are_whole_clusters", splits_are_whole_clusters},
+    {"partials_are_as_exact_as_the_output", partials_are_as_exact_as_the_output},
+    {"programmatic_launches_are_of_sm_90_and_newer", programmatic_launches_are_of_sm_90_and_newer},
     {"merge_agrees_with_the_problem", merge_agrees_with_the_problem},
     {"deterministic_cuts_on_the_row_alone", deterministic_cuts_on_the_row_alone},
     {"registers_fit_a_thread", registers_fit_a_thread},

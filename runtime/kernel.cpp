@@ -98,7 +98,9 @@ Result<std::unique_ptr<PreparedKernel>> KernelRuntime::prepare(const PrepareRequ
   Result<Loaded> loaded = (*platform)->load({.device = request.device,
                                              .target = *target,
                                              .source = kernel->source,
-                                             .split_smem_bytes = shape.split_smem_bytes});
+                                             .split_smem_bytes = shape.split_smem_bytes,
+                                             .cluster = shape.cluster,
+                                             .pdl = shape.pdl});
   if (!loaded) return loaded.error();
   kernel->loaded = *std::move(loaded);
   if (kernel->problem.checked == Checked::on) {
@@ -137,15 +139,16 @@ Result<std::unique_ptr<PreparedMerge>> KernelRuntime::prepare_merge(const std::s
       {.device = device, .target = *target, .source = source, .split_smem_bytes = 0});
   if (!loaded) return loaded.error();
   merge->loaded = *std::move(loaded);
+  auto errors = (*platform)->make_error_memory(device);
+  if (!errors) return errors.error();
+  merge->errors = *std::move(errors);
   services_.log.debug(fmt::format("prepared the merge of {} ({}) on {}, key {}, {}", form, base,
                                   device, merge->loaded.key.digest,
                                   merge->loaded.from_memory ? "from memory" : "compiled"));
   return merge;
 }
 
-std::optional<ErrorRecord> take_fault(const PreparedKernel& kernel) {
-  if (kernel.errors == nullptr) return std::nullopt;
-  ErrorRecord& record = *kernel.errors->host();
+std::optional<ErrorRecord> take_fault(ErrorRecord& record) {
   const std::atomic_ref<int32_t> code(record.code);
   if (code.load(std::memory_order_acquire) == kNoFault) return std::nullopt;
   const ErrorRecord found = record;
@@ -155,6 +158,15 @@ std::optional<ErrorRecord> take_fault(const PreparedKernel& kernel) {
   // Whoever claims the record next finds it empty.
   std::atomic_ref<int32_t>(record.claimed).store(0, std::memory_order_release);
   return found;
+}
+
+void record_fault(ErrorRecord& record, const ErrorRecord& found) {
+  int32_t nobody = 0;
+  if (!std::atomic_ref<int32_t>(record.claimed).compare_exchange_strong(nobody, 1)) return;
+  record.row = found.row;
+  record.slot = found.slot;
+  record.value = found.value;
+  std::atomic_ref<int32_t>(record.code).store(found.code, std::memory_order_release);
 }
 
 Outcome check_support(const std::string& problem_text, const std::string& target_text) {

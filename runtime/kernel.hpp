@@ -46,11 +46,14 @@ struct PreparedMerge {
   Merge form;
   Target target;
   Loaded loaded;
+  std::shared_ptr<const ErrorMemory> errors;
 };
 
-// What a checked kernel recorded, and its record made ready for the next fault. Nothing where there
-// is no fault.
-std::optional<ErrorRecord> take_fault(const PreparedKernel& kernel);
+// What was recorded, and the record made ready for the next fault. Nothing where there is no fault.
+std::optional<ErrorRecord> take_fault(ErrorRecord& record);
+
+// Into a record that devices and other threads may be writing as well: the first fault is kept.
+void record_fault(ErrorRecord& record, const ErrorRecord& found);
 
 // Options, counters, and kernels in memory. Thread-safe.
 class KernelRuntime {

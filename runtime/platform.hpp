@@ -107,6 +107,8 @@ struct LoadRequest {
   const Target& target;
   const KernelSource& source;
   int64_t split_smem_bytes;
+  int cluster = 1;   // blocks of a cluster of the split kernel
+  bool pdl = false;  // runs will launch with programmatic stream serialization
 };
 
 struct Loaded {

@@ -3,82 +3,122 @@
 #pragma once
 
 #include "arrive.cuh"
+#include "reduce_cluster.cuh"
 #include "reduce_rows.cuh"
 
 namespace splitkv {
 
-// Shared memory: accumulators [warps][rows][dim_v], statistics [warps][rows], a flag.
+// Shared memory: unnormalised accumulators [warps][rows][pitch], statistics [warps][rows], a flag.
 template <Config C>
 struct BlockRows {
+  // Lanes that hold neighbouring rows at one dim store into different banks.
+  static constexpr int pitch = ceil_div(C.dim_v, 16) * 16 + 4;
+  static constexpr int statistics_bytes = ceil_div(C.rows * C.warps, 2) * 16;
+  static constexpr int bytes = 4 * C.rows * C.warps * pitch + statistics_bytes + 16;
+
   float* acc;
   Statistics* statistics;
   u32* flag;
+  float* beyond;  // what the blocks of a cluster give each other
 
-  static constexpr int bytes = 4 * C.rows * C.warps * (C.dim_v + 2) + 16;
-
-  __device__ explicit BlockRows(float* shared)
+  __device__ BlockRows(float* shared, int own_bytes)
       : acc(shared),
-        statistics(reinterpret_cast<Statistics*>(shared + C.warps * C.rows * C.dim_v)),
-        flag(reinterpret_cast<u32*>(statistics + C.warps * C.rows)) {}
+        statistics(reinterpret_cast<Statistics*>(shared + C.warps * C.rows * pitch)),
+        flag(reinterpret_cast<u32*>(statistics) + statistics_bytes / 4),
+        beyond(shared + own_bytes / 4) {}
 
-  __device__ float* row(int warp, int r) const { return acc + (warp * C.rows + r) * C.dim_v; }
-};
+  __device__ float* row(int warp, int r) const { return acc + (warp * C.rows + r) * pitch; }
 
-// By one warp: joins the warps' rows `r`, normalises, and writes the result or the partial.
-template <Config C>
-__device__ inline void finish_row(const LaunchArgs& args, const Piece& piece,
-                                  const BlockRows<C>& rows, int r, int lane) {
-  const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, r);
-  if (!row.exists) return;
-  const FinishedRow place = finished_row<C>(args, piece.row, piece.batch_row, row);
-  static_assert(C.warps <= 32, "a lane looks after one warp's row");
-  Statistics own = empty_statistics();
-  if (lane < C.warps) own = rows.statistics[lane * C.rows + r];
-  Statistics all = join_over_warp(own);
-  const bool whole = piece.pieces == 1;
-  if (whole) all = with_sink<C>(args, all, row.q_head);
-  const float weight = all.l == 0.0f ? 0.0f : weight_of(own.m, all.m) * reciprocal(all.l);
-  const i64 slot_row = piece.slot * C.rows + r;
-#pragma unroll 1
-  for (int base = 0; base < C.dim_v; base += 32) {
-    const int dim = base + lane;
-    const bool inside = C.dim_v % 32 == 0 || dim < C.dim_v;
-    float sum = 0.0f;
+  // Row `r` of all warps; every thread computes the same bits.
+  __device__ Statistics join_statistics(int r) const {
+    Statistics all = statistics[r];
+#pragma unroll
+    for (int w = 1; w < C.warps; ++w) all.m = fmaxf(all.m, statistics[w * C.rows + r].m);
+    all.l = 0.0f;
 #pragma unroll
     for (int w = 0; w < C.warps; ++w) {
-      sum += __shfl_sync(all_lanes, weight, w) * rows.row(w, r)[inside ? dim : 0];
+      const Statistics own = statistics[w * C.rows + r];
+      all.l = fmaf(weight_of(own.m, all.m), own.l, all.l);
     }
-    if (!inside) continue;
-    if (whole) {
-      store_scalar<C.out_dtype>(args.out, place.out + dim, sum);
-    } else {
-      args.partials[args.partial_o_offset + slot_row * C.dim_v + dim] = sum;
-    }
+    return all;
   }
-  if (lane != 0) return;
-  if (whole) {
-    store_row_statistics<C>(args, place, all);
+
+  // A vector of row `r`, normalised by `all`, the union of the row's keys and perhaps a sink.
+  __device__ float4 join_vector(int r, int dim, const Statistics& all) const {
+    const float unit = all.l == 0.0f ? 0.0f : reciprocal(all.l);
+    float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (int w = 0; w < C.warps; ++w) {
+      const float weight = weight_of(statistics[w * C.rows + r].m, all.m) * unit;
+      add_vector<C>(sum, weight, load_vector<C>(row(w, r) + dim));
+    }
+    return sum;
+  }
+};
+
+// By one thread: a vector of a row that has only one piece, or of its partial.
+template <Config C>
+__device__ inline void finish_vector(const LaunchArgs& args, const Piece& piece,
+                                     const BlockRows<C>& rows, const RowVector<C>& at) {
+  const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, at.row);
+  if (!row.exists) return;
+  Statistics all = rows.join_statistics(at.row);
+  if (piece.pieces == 1) {
+    all = with_sink<C>(args, all, row.q_head);
+    store_finished<C>(args, finished_row<C>(args, piece.row, piece.batch_row, row), at.dim,
+                      rows.join_vector(at.row, at.dim, all), all);
   } else {
-    store_statistics<C.merge>(args.partials, slot_row, all);
+    const i64 slot_row = piece.slot * C.rows + at.row;
+    store_partial<C>(args, slot_row * C.dim_v + at.dim, rows.join_vector(at.row, at.dim, all));
+    if (at.dim == 0) store_statistics<C.merge>(args.partials, slot_row, all);
+  }
+}
+
+// By the whole block: its joined rows go to the blocks that own their slices.
+template <Config C>
+__device__ inline void give_to_cluster(const BlockRows<C>& rows, const ClusterRows<C>& joined) {
+  const u32 own_rank = blockIdx.x % C.cluster;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < RowVector<C>::count; i += 32 * C.warps) {
+    const RowVector<C> at(i);
+    joined.give(own_rank, i, rows.join_vector(at.row, at.dim, rows.join_statistics(at.row)));
+  }
+#pragma unroll 1
+  for (int i = threadIdx.x; i < C.rows * C.cluster; i += 32 * C.warps) {
+    const int row = i / C.cluster;
+    joined.give_statistics(own_rank, i % C.cluster, row,
+                           exchanged<C.merge>(rows.join_statistics(row)));
   }
 }
 
 // By the whole block, after every warp stored its rows: they are joined and written, and the last
-// block of a sequence to arrive joins its partials. Afterwards shared memory is free.
+// block of a sequence to arrive, or its clusters, join its partials. Afterwards shared memory is
+// free.
 template <Config C, class Score>
 __device__ inline void finish_piece(const LaunchArgs& args, const Piece& piece,
                                     const BlockRows<C>& rows) {
   __syncthreads();
+  start_what_follows<C>();
+  if constexpr (C.reduce == Reduce::cluster) {
+    const ClusterRows<C> joined(rows.beyond);
+    wait_for_cluster();  // every block runs, and its memory can be written
+    give_to_cluster<C>(rows, joined);
+    arrive_at_cluster();
+    wait_for_cluster();
+    reduce_cluster<C, Score>(args, piece, joined, rows.flag);
+  } else {
 #pragma unroll 1
-  for (int r = threadIdx.x / 32; r < C.rows; r += C.warps) {
-    finish_row<C>(args, piece, rows, r, threadIdx.x % 32);
-  }
-  if constexpr (C.reduce == Reduce::last_block) {
-    if (piece.pieces > 1 && arrive_last(args.arrivals + piece.sequence, piece.pieces, rows.flag)) {
-      reduce_sequence<C, Score>(args, piece.sequence, C.warps);
+    for (int i = threadIdx.x; i < RowVector<C>::count; i += 32 * C.warps) {
+      finish_vector<C>(args, piece, rows, RowVector<C>(i));
     }
+    if constexpr (C.reduce == Reduce::last_block) {
+      if (piece.pieces > 1 &&
+          arrive_last(args.arrivals + piece.sequence, piece.pieces, rows.flag)) {
+        reduce_sequence<C, Score>(args, piece.sequence, C.warps);
+      }
+    }
+    __syncthreads();
   }
-  __syncthreads();
 }
 
 // Runs `attend(piece)`, by the whole block, for every piece the block takes, and finishes each. A
@@ -86,16 +126,19 @@ __device__ inline void finish_piece(const LaunchArgs& args, const Piece& piece,
 template <Config C, class Score, class Attend>
 __device__ inline void for_each_piece(const LaunchArgs& args, const Attend& attend) {
   const i32 block = blockIdx.x;
+  wait_for_stream<C>();
   clear_tokens_beyond<C>(args);
   Piece piece;
   if constexpr (C.partition == Partition::flat) {
     LineWalk<C, Score> walk(args, block, threadIdx.x % 32);
     while (walk.next(args, block, piece)) {
-      if ((!C.ragged || piece.row.queries > 0)) attend(piece);
+      if (!C.ragged || piece.row.queries > 0) attend(piece);
     }
   } else {
-    if (split_piece<C, Score>(args, block, piece) && (!C.ragged || piece.row.queries > 0))
+    if (split_piece<C, Score>(args, block, piece) && (!C.ragged || piece.row.queries > 0)) {
+      if constexpr (C.reduce == Reduce::cluster) arrive_at_cluster();
       attend(piece);
+    }
   }
 }
 

@@ -6,7 +6,7 @@ namespace splitkv {
 
 enum class DType { fp32, fp16, bf16, e4m3, e5m2, int8 };
 enum class Partition { fixed, flat, strided };
-enum class Reduce { kernel, last_block };
+enum class Reduce { kernel, last_block, cluster };
 enum class Merge { mlo, lse };  // form of exchanged partials
 enum class LseOutput { none, natural, base2 };
 enum class KvScale { none, tensor, head, token, inl };
@@ -50,6 +50,9 @@ struct Config {
   int copy_v;
   Partition partition;
   Reduce reduce;
+  int cluster;          // blocks of a cluster; 1 unless reduce is cluster
+  bool pdl;             // launched before what precedes in the stream has ended
+  DType partial_dtype;  // of the outputs in exchanged partials
 };
 
 __host__ __device__ constexpr int size_bytes(DType type) {

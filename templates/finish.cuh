@@ -3,7 +3,7 @@
 #pragma once
 
 #include "convert.cuh"
-#include "merge.cuh"
+#include "partials.cuh"
 #include "rows.cuh"
 
 namespace splitkv {
@@ -56,6 +56,15 @@ __device__ inline void store_row_statistics(const LaunchArgs& args, const Finish
     const bool is_sink = C.sink && C.lse == LseOutput::natural && fabsf(log2_lse) == largest_float;
     args.lse[place.lse] = is_sink ? args.sink[place.q_head] : outward<C>(log2_lse);
   }
+}
+
+// One vector of a row whose keys and sink are all in; the thread of the row's first vector stores
+// its statistics too.
+template <Config C>
+__device__ inline void store_finished(const LaunchArgs& args, const FinishedRow& place, int dim,
+                                      const float4& o, const Statistics& all) {
+  store_four<C.out_dtype, RowVector<C>::width>(args.out, place.out + dim, o);
+  if (dim == 0) store_row_statistics<C>(args, place, all);
 }
 
 // Token rows of out beyond the last query belong to no batch row: all blocks zero them together.

@@ -1,7 +1,9 @@
 // The mma family's way of K and V into shared memory: each warp keeps a ring of stages of its own,
-// a stage holding one step of 16 keys, and fills it with asynchronous copies. Rows are padded to an
-// odd number of 16-byte chunks, so that eight neighbouring rows lie in different banks for every
-// dim.
+// a stage holding one step of 16 keys, and fills it with asynchronous copies. Rows are whole
+// sectors of 32 bytes, and the 16-byte chunks of a row change places by its number (turn_of), so
+// that eight neighbouring rows lie in different banks for every dim. Chunks of one sector stay in
+// one sector: a copy whose chunks lie otherwise in shared memory than in global asks L2 for the
+// sector twice.
 #pragma once
 
 #include "convert.cuh"
@@ -16,9 +18,33 @@ constexpr int step_keys = 16;
 __host__ __device__ constexpr int whole_sixteens(int dim) { return ceil_div(dim, 16) * 16; }
 
 // Bytes from one row in shared memory to the next.
-__host__ __device__ constexpr int pitch_of(int row_bytes) {
-  return (ceil_div(row_bytes, 16) | 1) * 16;
+__host__ __device__ constexpr int pitch_of(int row_bytes) { return ceil_div(row_bytes, 32) * 32; }
+
+// Byte b of row r lies at r * Pitch + (b ^ turn_of<Pitch>(r)). Eight rows at Pitch begin in 1, 2 or
+// 4 places among the 8 chunks of all banks; the turn spreads those that begin in one.
+template <int Pitch>
+__device__ constexpr u32 turn_of(u32 row) {
+  static_assert(Pitch % 32 == 0, "rows are whole sectors");
+  if constexpr (Pitch % 128 == 0) return row % 8 * 16;
+  if constexpr (Pitch % 64 == 0) return row / 2 % 4 * 16;
+  return row / 4 % 2 * 16;
 }
+
+template <int Pitch>
+__device__ constexpr u32 turned(u32 row, u32 byte) {
+  return row * Pitch + (byte ^ turn_of<Pitch>(row));
+}
+
+// Addresses of chunk `2 step + half` of one row.
+template <int Pitch>
+struct TurnedRow {
+  u32 row;
+  u32 turn;
+
+  __device__ TurnedRow(u32 rows, u32 number, u32 half)
+      : row(rows + number * Pitch), turn(turn_of<Pitch>(number) ^ half * 16) {}
+  __device__ u32 operator()(u32 step) const { return row + (step * 32 ^ turn); }
+};
 
 // Where things lie in a block's shared memory: query rows [panels * 8][pitch_q], then each warp's
 // stages and its work area, in which 8-bit rows are widened.
@@ -179,7 +205,7 @@ struct KvStages {
       }
       if (step_keys * copies % 32 != 0 && index >= step_keys * copies) continue;
       const int byte = index % copies * Bytes;
-      copy_async<Bytes>(to + row * Pitch + byte, from + byte, is_read);
+      copy_async<Bytes>(to + turned<Pitch>(row, byte), from + byte, is_read);
     }
   }
 
@@ -194,8 +220,9 @@ struct KvStages {
 #pragma unroll 1
     for (int index = lane; index < C.stages * step_keys * words; index += 32) {
       const int row = index / words;
-      const u32 to = k_rows(row / step_keys) + row % step_keys * Shape::pitch_k + 2 * C.dim_qk;
-      asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + index % words * 4), "r"(0) : "memory");
+      const u32 to = k_rows(row / step_keys) +
+                     turned<Shape::pitch_k>(row % step_keys, 2 * C.dim_qk + index % words * 4);
+      asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(0) : "memory");
     }
   }
 
@@ -211,15 +238,15 @@ struct KvStages {
       if (Dim % 16 == 0 || dim < Dim) {
         asm volatile("ld.shared.u32 %0, [%1];"
                      : "=r"(raw.words[0])
-                     : "r"(rows + row * Pitch + dim)
+                     : "r"(rows + turned<Pitch>(row, dim))
                      : "memory");
       }
       const u32 low = pack_two<To>(element<From>(raw, 0), element<From>(raw, 1));
       const u32 high = pack_two<To>(element<From>(raw, 2), element<From>(raw, 3));
-      asm volatile(
-          "st.shared.v2.u32 [%0], {%1, %2};" ::"r"(work() + row * Shape::pitch_work + dim * 2),
-          "r"(low), "r"(high)
-          : "memory");
+      asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(
+                       work() + turned<Shape::pitch_work>(row, dim * 2)),
+                   "r"(low), "r"(high)
+                   : "memory");
     }
     __syncwarp();
   }

@@ -70,4 +70,19 @@ __device__ inline float4 load_shared_global_four(const float* address) {
   return value;
 }
 
+template <int Bytes>
+__device__ inline Raw<Bytes> load_shared_global_raw(const void* address) {
+  static_assert(Bytes == 4 || Bytes == 8, "2 or 4 elements of 16 bits");
+  Raw<Bytes> raw;
+  if constexpr (Bytes == 8) {
+    asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(raw.words[0]), "=r"(raw.words[1])
+                 : "l"(address)
+                 : "memory");
+  } else {
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(raw.words[0]) : "l"(address) : "memory");
+  }
+  return raw;
+}
+
 }  // namespace splitkv

@@ -46,13 +46,15 @@ __device__ inline bool split_piece(const LaunchArgs& args, u32 block, Piece& pie
   const i32 split = block % u32(args.splits);
   piece.row = row_tiles<C, Score>(args, piece.batch_row);
   piece.pieces = active_pieces(args.splits, piece.row.tiles);
-  if (split >= piece.pieces) return false;
+  // The blocks of a cluster stay together: those beyond the last piece bring empty partials.
+  if (split / C.cluster >= ceil_div(piece.pieces, C.cluster)) return false;
   if constexpr (C.partition == Partition::fixed) {
     // split * tiles / pieces, of 32-bit numbers: a 64-bit division is a hundred instructions.
     const u32 each = u32(piece.row.tiles) / u32(piece.pieces);
     const u32 rest = u32(piece.row.tiles) % u32(piece.pieces);
-    piece.tile_begin = split * each + split * rest / u32(piece.pieces);
-    piece.tile_end = (split + 1) * each + (split + 1) * rest / u32(piece.pieces);
+    const auto first_of = [&](u32 at) { return i32(at * each + at * rest / u32(piece.pieces)); };
+    piece.tile_begin = first_of(smaller(split, piece.pieces));
+    piece.tile_end = first_of(smaller(split + 1, piece.pieces));
     piece.tile_step = 1;
   } else {
     piece.tile_begin = split;
@@ -99,49 +101,60 @@ __device__ inline i64 sum_over_warp(i64 value) {
   return value;
 }
 
-// By one warp, as all below that take a lane.
+// What the rows' lengths make of the line. By one warp, as all below that take a lane. The first 32
+// rows are looked at once and kept.
 template <Config C, class Score>
-__device__ inline Line whole_line(const LaunchArgs& args, int lane) {
-  i64 total = 0;
-#pragma unroll 1
-  for (i32 base = 0; base < args.batch; base += 32) {
-    total += units_of_row<C, Score>(args, base + lane);
+struct RowUnits {
+  const LaunchArgs& args;
+  const int lane;
+  const i64 of_first_rows;
+
+  __device__ RowUnits(const LaunchArgs& launch, int lane_index)
+      : args(launch), lane(lane_index), of_first_rows(units_of_row<C, Score>(launch, lane_index)) {}
+
+  // Of row base + lane.
+  __device__ i64 at(i32 base) const {
+    return base == 0 ? of_first_rows : units_of_row<C, Score>(args, base + lane);
   }
-  total = sum_over_warp(total);
-  return {total, smaller(i64(args.blocks), total)};
-}
 
-// A batch row and its first unit in the line.
-struct RowPlace {
-  i32 batch_row;
-  i64 first_unit;
-};
-
-// The batch row that owns `unit`.
-template <Config C, class Score>
-__device__ inline RowPlace find_unit(const LaunchArgs& args, i64 unit, int lane) {
-  i64 before = 0;
+  __device__ Line line() const {
+    i64 total = of_first_rows;
 #pragma unroll 1
-  for (i32 base = 0; base < args.batch; base += 32) {
-    const i64 own = units_of_row<C, Score>(args, base + lane);
-    const i64 end = before + inclusive_scan_over_warp(own, lane);
-    const u32 holds = __ballot_sync(all_lanes, unit < end);
-    if (holds != 0) {
-      const int owner = __ffs(holds) - 1;
-      return {base + owner, __shfl_sync(all_lanes, end - own, owner)};
+    for (i32 base = 32; base < args.batch; base += 32) total += at(base);
+    total = sum_over_warp(total);
+    return {total, smaller(i64(args.blocks), total)};
+  }
+
+  // The batch row that owns `unit`, and its first unit in the line.
+  struct RowPlace {
+    i32 batch_row;
+    i64 first_unit;
+  };
+  __device__ RowPlace find(i64 unit) const {
+    i64 before = 0;
+#pragma unroll 1
+    for (i32 base = 0; base < args.batch; base += 32) {
+      const i64 own = at(base);
+      const i64 end = before + inclusive_scan_over_warp(own, lane);
+      const u32 holds = __ballot_sync(all_lanes, unit < end);
+      if (holds != 0) {
+        const int owner = __ffs(holds) - 1;
+        return {base + owner, __shfl_sync(all_lanes, end - own, owner)};
+      }
+      before = __shfl_sync(all_lanes, end, 31);
     }
-    before = __shfl_sync(all_lanes, end, 31);
+    return {args.batch, before};
   }
-  return {args.batch, before};
-}
 
-template <Config C, class Score>
-__device__ inline i64 first_unit_of_row(const LaunchArgs& args, i32 batch_row, int lane) {
-  i64 before = 0;
+  __device__ i64 first_unit_of(i32 batch_row) const {
+    i64 before = 0;
 #pragma unroll 1
-  for (i32 row = lane; row < batch_row; row += 32) before += units_of_row<C, Score>(args, row);
-  return sum_over_warp(before);
-}
+    for (i32 base = 0; base < batch_row; base += 32) {
+      if (base + lane < batch_row) before += at(base);
+    }
+    return sum_over_warp(before);
+  }
+};
 
 // Which blocks hold a sequence whose units are [begin, end).
 struct SequenceSpan {
@@ -170,12 +183,13 @@ struct LineWalk {
   i64 sequence_begin;  // its first unit
 
   __device__ LineWalk(const LaunchArgs& args, i64 block, int lane) {
-    line = whole_line<C, Score>(args, lane);
+    const RowUnits<C, Score> rows(args, lane);
+    line = rows.line();
     first = unit = end = line.total;
     if (block >= line.used_blocks) return;
     first = unit = line.first_unit(block);
     end = line.first_unit(block + 1);
-    const RowPlace place = find_unit<C, Score>(args, unit, lane);
+    const auto place = rows.find(unit);
     const i64 units = larger(row_tiles<C, Score>(args, place.batch_row).tiles, 1);
     const i32 index = i32((unit - place.first_unit) / units);
     sequence = place.batch_row * sequences_per_row(C) + index;
@@ -230,10 +244,10 @@ __device__ inline Slots<C> slots_of(const LaunchArgs& args, i32 sequence, const 
   Slots<C> slots = {};
   const i32 batch_row = u32(sequence) / sequences_per_row(C);
   if constexpr (C.partition == Partition::flat) {
-    const Line line = whole_line<C, Score>(args, lane);
+    const RowUnits<C, Score> rows(args, lane);
+    const Line line = rows.line();
     const i64 units = larger(row.tiles, 1);
-    const i64 begin = first_unit_of_row<C, Score>(args, batch_row, lane) +
-                      sequence % sequences_per_row(C) * units;
+    const i64 begin = rows.first_unit_of(batch_row) + sequence % sequences_per_row(C) * units;
     slots.span = sequence_span(line, begin, begin + units);
     slots.pieces = slots.span.pieces;
   } else {

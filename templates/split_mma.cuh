@@ -49,49 +49,77 @@ struct Mma {
   }
 };
 
-// By the whole block: query rows as 16-bit rows in shared memory, zeros where there is none.
+// By the whole block: query rows as 16-bit rows in shared memory, zeros where there is none. They
+// are asked for before the keys, behind which they would wait, and stored once keys are on their
+// way; many of them, more than registers should hold, are stored at once.
 template <Config C>
-__device__ inline void stage_queries(const LaunchArgs& args, const Piece& piece, u32 shared) {
+struct QueryStage {
   using Shape = MmaShape<C>;
-  constexpr int pairs = Shape::dim_qk / 2;
-#pragma unroll 2
-  for (int i = threadIdx.x; i < Shape::panels * 8 * pairs; i += 32 * C.warps) {
-    const int r = i / pairs;
-    const int dim = i % pairs * 2;
-    u32 word = 0;
-    if (r < C.rows && dim < C.dim_qk) {
-      const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, r);
-      word = pack_two<C.q_dtype>(query_element<C>(args, piece.row, piece.batch_row, row, dim),
-                                 query_element<C>(args, piece.row, piece.batch_row, row, dim + 1));
+  static constexpr int pairs = Shape::dim_qk / 2;
+  static constexpr int threads = 32 * C.warps;
+  static constexpr int words = Shape::panels * 8 * pairs;
+  static constexpr int rounds = ceil_div(words, threads);
+  static constexpr bool holds = rounds <= 8;
+
+  u32 held[holds ? rounds : 1];
+
+  __device__ QueryStage(const LaunchArgs& args, const Piece& piece, u32 shared) {
+    if constexpr (holds) {
+#pragma unroll
+      for (int i = 0; i < rounds; ++i) held[i] = word(args, piece, i * threads + threadIdx.x);
+    } else {
+#pragma unroll 4
+      for (int i = threadIdx.x; i < words; i += threads) put(shared, i, word(args, piece, i));
     }
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared + r * Shape::pitch_q + dim * 2), "r"(word)
-                 : "memory");
   }
-}
+
+  __device__ void store(u32 shared) const {
+    if constexpr (holds) {
+#pragma unroll
+      for (int i = 0; i < rounds; ++i) put(shared, i * threads + threadIdx.x, held[i]);
+    }
+    __syncthreads();
+  }
+
+ private:
+  __device__ static u32 word(const LaunchArgs& args, const Piece& piece, int index) {
+    const int r = index / pairs;
+    const int dim = index % pairs * 2;
+    if (r >= C.rows || dim >= C.dim_qk) return 0;
+    const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, r);
+    return query_pair<C>(args, piece.row, piece.batch_row, row, dim);
+  }
+
+  __device__ static void put(u32 shared, int index, u32 word) {
+    if (words % threads != 0 && index >= words) return;
+    const u32 to = shared + turned<Shape::pitch_q>(index / pairs, index % pairs * 4);
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+  }
+};
 
 template <Config C>
 __device__ inline void load_query_operand(u32 (&words)[2], u32 shared, int panel, int k_step,
                                           int lane) {
   using Shape = MmaShape<C>;
-  load_matrices(words,
-                shared + (panel * 8 + lane % 8) * Shape::pitch_q + k_step * 32 + lane / 8 % 2 * 16);
+  load_matrices(words, shared + turned<Shape::pitch_q>(panel * 8 + lane % 8,
+                                                       k_step * 32 + lane / 8 % 2 * 16));
 }
 
 // S^T of one step: scores[panel][e] of key g + 8 (e / 2) and column 2 t + e % 2, not yet scaled.
-template <Config C>
-__device__ inline void multiply_keys(const Mma<C>& state, u32 shared_q, u32 rows, int pitch,
-                                     int lane, float (&scores)[Mma<C>::panels][4]) {
+template <Config C, int Pitch>
+__device__ inline void multiply_keys(const Mma<C>& state, u32 shared_q, u32 rows, int lane,
+                                     float (&scores)[Mma<C>::panels][4]) {
   using M = Mma<C>;
 #pragma unroll
   for (int p = 0; p < M::panels; ++p) {
 #pragma unroll
     for (float& s : scores[p]) s = 0.0f;
   }
-  const u32 at = rows + lane % 16 * pitch + lane / 16 * 16;
+  const TurnedRow<Pitch> row(rows, lane % 16, lane / 16);
 #pragma unroll(M::holds_q ? M::k_steps : 4)
   for (int x = 0; x < M::k_steps; ++x) {
     u32 keys[4];
-    load_matrices(keys, at + x * 32);
+    load_matrices(keys, row(x));
 #pragma unroll
     for (int p = 0; p < M::panels; ++p) {
       if constexpr (M::holds_q) {
@@ -106,8 +134,8 @@ __device__ inline void multiply_keys(const Mma<C>& state, u32 shared_q, u32 rows
 }
 
 // O^T += V^T P^T for the step's 16 keys; weights[panel][e] lie as the scores did.
-template <Config C>
-__device__ inline void multiply_values(Mma<C>& state, u32 rows, int pitch, int lane,
+template <Config C, int Pitch>
+__device__ inline void multiply_values(Mma<C>& state, u32 rows, int lane,
                                        const float (&weights)[Mma<C>::panels][4]) {
   using M = Mma<C>;
   constexpr DType T = M::Shape::type_v;
@@ -127,11 +155,11 @@ __device__ inline void multiply_values(Mma<C>& state, u32 rows, int pitch, int l
       }
     }
   }
-  const u32 at = rows + (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 16;
+  const TurnedRow<Pitch> row(rows, lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
   for (int x = 0; x < M::v_tiles; ++x) {
     u32 values[4];
-    load_transposed(values, at + x * 32);
+    load_transposed(values, row(x));
 #pragma unroll
     for (int p = 0; p < M::panels; ++p) {
 #pragma unroll
@@ -235,8 +263,8 @@ __device__ inline void add_step(Mma<C>& state, const LaunchArgs& args, const Pie
     rows = stages.work();
   }
   float scores[Mma<C>::panels][4];
-  multiply_keys<C>(state, shared_q, rows, Shape::wide_k ? Shape::pitch_k : Shape::pitch_work,
-                   stages.lane, scores);
+  multiply_keys<C, Shape::wide_k ? Shape::pitch_k : Shape::pitch_work>(state, shared_q, rows,
+                                                                       stages.lane, scores);
   float k_scale[2] = {shared_k_scale, shared_k_scale};
   if constexpr (has_key_scale(C.k_scale)) {
     k_scale[0] = load_shared_float(stages.scales(step) + 4 * g);
@@ -266,35 +294,57 @@ __device__ inline void add_step(Mma<C>& state, const LaunchArgs& args, const Pie
   constexpr int pitch = !Shape::wide_v ? Shape::pitch_work
                         : C.v_in_k     ? Shape::pitch_k
                                        : Shape::pitch_v;
-  multiply_values<C>(state, rows, pitch, stages.lane, scores);
+  multiply_values<C, pitch>(state, rows, stages.lane, scores);
+}
+
+// Query operands that stay in registers.
+template <Config C>
+__device__ inline void load_queries(Mma<C>& state, u32 shared_q, int lane) {
+  using M = Mma<C>;
+  if constexpr (M::holds_q) {
+#pragma unroll
+    for (int p = 0; p < M::panels; ++p) {
+#pragma unroll
+      for (int x = 0; x < M::k_steps; ++x) {
+        load_query_operand<C>(state.q[p][x], shared_q, p, x, lane);
+      }
+    }
+  }
 }
 
 // A warp's stream: while one step is added, those after it are on their way, and the rows of the
-// one beyond them are looked up.
+// one beyond them are looked up. It begins by starting all its stages.
 template <Config C, class Score>
 __device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Piece& piece,
                                  u32 shared_q) {
+  const QueryStage<C> queries(args, piece, shared_q);
   const WarpSteps<C> steps(piece, threadIdx.x / 32);
   const KvStages<C> stages(args, piece, shared_q, threadIdx.x % 32);
   const float k_scale = head_scale<C.k_scale>(args.k_scale, piece.kv_head);
   stages.clear_padding();
   StepRows rows;
 #pragma unroll 1
-  for (i32 step = -C.stages; step < steps.count; ++step) {
-    const i32 ahead = step + C.stages - 1;
-    __syncwarp();  // all lanes have read the stage that is filled next
+  for (i32 step = -C.stages - 1; step < steps.count; ++step) {
+    const i32 ahead = step + C.stages;
+    if (step >= 0) {
+      wait_copies<C.stages - 1>();
+      __syncwarp();
+      const i32 step_key = steps.first_key(step);
+      if (!stages.is_outside(step_key)) {
+        add_step<C, Score>(state, args, piece, stages, step, step_key, shared_q, k_scale);
+      }
+      __syncwarp();  // all lanes have read the stage that is filled next
+    }
     if (ahead >= 0 && ahead < steps.count) {
       stages.start(ahead, steps.first_key(ahead), rows);
     } else {
       commit_copies();
     }
     rows = stages.look_up(steps.first_key(ahead + 1));
-    if (step < 0) continue;
-    wait_copies<C.stages - 1>();
-    __syncwarp();
-    const i32 step_key = steps.first_key(step);
-    if (stages.is_outside(step_key)) continue;
-    add_step<C, Score>(state, args, piece, stages, step, step_key, shared_q, k_scale);
+    if (step == -1) {
+      queries.store(shared_q);
+      load_queries<C>(state, shared_q, stages.lane);
+    }
   }
   wait_copies<0>();
 }
@@ -333,7 +383,8 @@ __device__ inline void store_warp_rows(const Mma<C>& state, const BlockRows<C>& 
 // Shared memory of a block: queries and stages, then, in the same place, the warps' rows.
 template <Config C>
 struct MmaMemory {
-  static constexpr int bytes = larger(MmaShape<C>::staging_bytes, BlockRows<C>::bytes);
+  static constexpr int own_bytes = larger(MmaShape<C>::staging_bytes, BlockRows<C>::bytes);
+  static constexpr int bytes = own_bytes + ClusterRows<C>::bytes;
 };
 
 // Entry: grid and shared memory as codegen/launch_shape.hpp says.
@@ -343,21 +394,10 @@ __device__ inline void split_mma(const LaunchArgs& args, float* shared) {
     using M = Mma<C>;
     const int lane = threadIdx.x % 32;
     const u32 shared_q = shared_address(shared);
-    const BlockRows<C> rows(shared);
+    const BlockRows<C> rows(shared, MmaMemory<C>::own_bytes);
     {
       M state;
       state.clear();
-      stage_queries<C>(args, piece, shared_q);
-      __syncthreads();
-      if constexpr (M::holds_q) {
-#pragma unroll
-        for (int p = 0; p < M::panels; ++p) {
-#pragma unroll
-          for (int x = 0; x < M::k_steps; ++x) {
-            load_query_operand<C>(state.q[p][x], shared_q, p, x, lane);
-          }
-        }
-      }
       add_steps<C, Score>(state, args, piece, shared_q);
       __syncthreads();  // queries and stages make room for the warps' rows
       store_warp_rows(state, rows, threadIdx.x / 32, lane, shared_v_scale<C>(args, piece.kv_head));

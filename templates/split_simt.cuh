@@ -283,7 +283,8 @@ __device__ inline void store_warp_rows(const Simt<C>& state, const BlockRows<C>&
 // Shared memory of a block: first the query rows, [rows][dim_qk] floats, then the warps' rows.
 template <Config C>
 struct SimtMemory {
-  static constexpr int bytes = larger(4 * C.rows * C.dim_qk + 16, BlockRows<C>::bytes);
+  static constexpr int own_bytes = larger(ceil_div(C.rows * C.dim_qk, 4) * 16, BlockRows<C>::bytes);
+  static constexpr int bytes = own_bytes + ClusterRows<C>::bytes;
 };
 
 // Entry: grid and shared memory as codegen/launch_shape.hpp says.
@@ -291,7 +292,7 @@ template <Config C, class Score>
 __device__ inline void split_simt(const LaunchArgs& args, float* shared) {
   for_each_piece<C, Score>(args, [&](const Piece& piece) {
     const int lane = threadIdx.x % 32;
-    const BlockRows<C> rows(shared);
+    const BlockRows<C> rows(shared, SimtMemory<C>::own_bytes);
     {
       Simt<C> state;
       load_query(state, args, piece, shared, lane);

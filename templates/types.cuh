@@ -9,6 +9,7 @@ using i64 = long long;
 using u8 = unsigned char;
 using u16 = unsigned short;
 using u32 = unsigned int;
+using u64 = unsigned long long;
 
 static_assert(sizeof(i64) == 8 && sizeof(i32) == 4 && sizeof(u16) == 2);
 

@@ -92,6 +92,9 @@ void write_config(Writer& out, const Problem& problem, const Schedule& schedule)
   }
   field("partition", fmt::format("Partition::{}", name(schedule.partition)));
   field("reduce", fmt::format("Reduce::{}", name(schedule.reduce)));
+  field("cluster", schedule.cluster);
+  field("pdl", schedule.pdl);
+  field("partial_dtype", fmt::format("DType::{}", name(schedule.partial_dtype)));
   out.close("};");
 }
 

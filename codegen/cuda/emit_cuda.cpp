@@ -38,8 +38,10 @@ void write_agreement(Writer& out, const FamilyNames& family, const LaunchShape& 
 
 void write_entries(Writer& out, const FamilyNames& family, const Schedule& schedule,
                    const LaunchShape& shape) {
-  out.line(
-      fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1)", shape.split_threads));
+  const std::string cluster =
+      schedule.cluster > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", schedule.cluster) : "";
+  out.line(fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1){}",
+                       shape.split_threads, cluster));
   out.open(fmt::format("    {}(const __grid_constant__ splitkv::LaunchArgs args) {{", split_name));
   out.line("extern __shared__ float4 shared[];");
   out.line(fmt::format("splitkv::{}<splitkv::config, splitkv::Score>(args, &shared[0].x);",
@@ -50,6 +52,7 @@ void write_entries(Writer& out, const FamilyNames& family, const Schedule& sched
   out.line(
       fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1)", shape.reduce_threads));
   out.open(fmt::format("    {}(const __grid_constant__ splitkv::LaunchArgs args) {{", reduce_name));
+  out.line("splitkv::wait_for_stream<splitkv::config>();");
   out.line(fmt::format(
       "splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, {});",
       shape.reduce_threads / 32));
@@ -75,10 +78,10 @@ std::string cuda_unit_of(const KernelSource& source, std::string_view entry) {
 KernelSource emit_cuda(const Problem& problem, const Schedule& schedule) {
   // splits and blocks are launch-time values: the code serves all of them, and is the same for all.
   Schedule code = schedule;
-  code.splits = Schedule{}.splits;
+  code.splits = schedule.cluster;  // the fewest
   code.blocks = Schedule{}.blocks;
   Schedule several = schedule;  // a launch that has partials to reduce
-  (schedule.partition == Partition::flat ? several.blocks : several.splits) = 2;
+  (schedule.partition == Partition::flat ? several.blocks : several.splits) = 2 * schedule.cluster;
   const LaunchShape shape = launch_shape(problem, several, 1);
   Writer out;
   out.line(fmt::format("// {} | {}", print(problem), print(code)));

@@ -74,6 +74,13 @@ class MappedErrors final : public ErrorMemory {
   cuda::CUdeviceptr address_ = 0;
 };
 
+Error launches_are_plain(const cuda::Driver& driver) {
+  return {Status::unsupported,
+          fmt::format("pdl=on needs cuLaunchKernelEx, which {} lacks; pdl=off, or the driver of "
+                      "CUDA 11.8 or newer, would fit",
+                      driver.path)};
+}
+
 class CudaCode final : public LoadedCode {
  public:
   CudaCode(std::shared_ptr<const Module> module, size_t cubin_bytes)
@@ -90,11 +97,17 @@ class CudaCode final : public LoadedCode {
   Outcome run(const LaunchArgs& args, const LaunchShape& shape, void* stream) const override {
     ContextScope scope(module_->device());
     if (!scope.entered()) return scope.entered();
-    Outcome launched = launch(module_->split(), shape.split_blocks, shape.split_threads,
-                              shape.split_smem_bytes, args, stream);
+    Outcome launched = launch(module_->split(),
+                              {.blocks = shape.split_blocks,
+                               .threads = shape.split_threads,
+                               .smem_bytes = shape.split_smem_bytes,
+                               .pdl = shape.pdl},
+                              args, stream);
     if (launched && shape.reduce_blocks > 0) {
       launched =
-          launch(module_->reduce(), shape.reduce_blocks, shape.reduce_threads, 0, args, stream);
+          launch(module_->reduce(),
+                 {.blocks = shape.reduce_blocks, .threads = shape.reduce_threads, .pdl = shape.pdl},
+                 args, stream);
     }
     if (!launched) return launched;
     return scope.leave();
@@ -120,22 +133,48 @@ class CudaCode final : public LoadedCode {
     ContextScope scope(module_->device());
     if (!scope.entered()) return scope.entered();
     const int64_t blocks = (args.rows + kMergeWarps - 1) / kMergeWarps;
-    const Outcome launched = launch(module_->split(), blocks, kMergeWarps * 32, 0, args, stream);
+    const Outcome launched =
+        launch(module_->split(), {.blocks = blocks, .threads = kMergeWarps * 32}, args, stream);
     if (!launched) return launched;
     return scope.leave();
   }
 
  private:
+  struct Grid {
+    int64_t blocks = 0;
+    int threads = 0;
+    int64_t smem_bytes = 0;
+    bool pdl = false;
+  };
+
   template <class Args>
-  Outcome launch(const Function& function, int64_t blocks, int threads, int64_t smem_bytes,
-                 const Args& args, void* stream) const {
+  Outcome launch(const Function& function, const Grid& grid, const Args& args, void* stream) const {
     const cuda::Driver& driver = module_->device().driver();
     Args argument = args;
     void* parameters[] = {&argument};
+    if (grid.pdl) return launch_early(function, grid, parameters, stream);
     const CUresult result = driver.cuLaunchKernel(
-        function.handle, unsigned(blocks), 1, 1, unsigned(threads), 1, 1, unsigned(smem_bytes),
-        static_cast<cuda::CUstream>(stream), parameters, nullptr);
+        function.handle, unsigned(grid.blocks), 1, 1, unsigned(grid.threads), 1, 1,
+        unsigned(grid.smem_bytes), static_cast<cuda::CUstream>(stream), parameters, nullptr);
     if (result != kSuccess) return driver_error(driver, "cuLaunchKernel", result);
+    return Unit{};
+  }
+
+  // Allowed to start before what precedes it in the stream has ended.
+  Outcome launch_early(const Function& function, const Grid& grid, void** parameters,
+                       void* stream) const {
+    const cuda::Driver& driver = module_->device().driver();
+    cuda::LaunchAttribute attribute = {};
+    attribute.id = cuda::kProgrammaticStreamSerialization;
+    attribute.value.number = 1;
+    const cuda::LaunchConfig config{.grid = {unsigned(grid.blocks), 1, 1},
+                                    .block = {unsigned(grid.threads), 1, 1},
+                                    .smem_bytes = unsigned(grid.smem_bytes),
+                                    .stream = static_cast<cuda::CUstream>(stream),
+                                    .attributes = &attribute,
+                                    .attribute_count = 1};
+    const CUresult result = driver.cuLaunchKernelEx(&config, function.handle, parameters, nullptr);
+    if (result != kSuccess) return driver_error(driver, "cuLaunchKernelEx", result);
     return Unit{};
   }
 
@@ -158,6 +197,8 @@ class CudaPlatform final : public Platform {
     if (!ordinal) return ordinal.error();
     const Result<std::shared_ptr<const Device>> device = device_of(*ordinal);
     if (!device) return device.error();
+    const cuda::Driver& driver = (*device)->driver();
+    if (request.pdl && driver.cuLaunchKernelEx == nullptr) return launches_are_plain(driver);
     const Result<const cuda::Nvrtc*> compiler = cuda::nvrtc();
     if (!compiler) return compiler.error();
 
@@ -177,7 +218,8 @@ class CudaPlatform final : public Platform {
                                           static_cast<const void*>((*device)->context()));
     const auto module = modules_.get(place, [&]() -> Result<std::shared_ptr<const Module>> {
       Result<Module> made =
-          Module::load(*device, cubin->value->images, request.source, request.split_smem_bytes);
+          Module::load(*device, cubin->value->images, request.source,
+                       {.smem_bytes = request.split_smem_bytes, .cluster = request.cluster});
       if (!made) return made.error();
       return std::make_shared<const Module>(*std::move(made));
     });

@@ -21,6 +21,7 @@ using CUgraphExec = struct CUgraphExec_st*;
 inline constexpr CUresult kSuccess = 0;
 inline constexpr CUresult kOutOfMemory = 2;
 inline constexpr CUresult kInvalidDevice = 101;
+inline constexpr CUresult kInvalidClusterSize = 912;
 
 // Arguments of cuDeviceGetAttribute.
 enum DeviceAttribute : int {
@@ -39,10 +40,12 @@ enum DeviceAttribute : int {
 
 // Arguments of cuFuncGetAttribute and cuFuncSetAttribute.
 enum FunctionAttribute : int {
-  kSharedSizeBytes = 1,  // static shared memory
-  kLocalSizeBytes = 3,   // spills and stack, a thread
+  kMaxThreadsPerBlock = 0,  // not above the launch bounds
+  kSharedSizeBytes = 1,     // static shared memory
+  kLocalSizeBytes = 3,      // spills and stack, a thread
   kNumRegisters = 4,
   kMaxDynamicSharedSizeBytes = 8,
+  kNonPortableClusterSizeAllowed = 14,
 };
 
 // Dynamic shared memory that a block may have without asking, static included.
@@ -52,6 +55,33 @@ inline constexpr int64_t kDefaultSharedBytes = 48 * 1024;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr int kCaptureModeThreadLocal = 1;
+
+// Blocks of a cluster that every device with clusters takes.
+inline constexpr int kPortableClusterSize = 8;
+
+// CUlaunchAttribute: an attribute of a launch and its value, a union of 64 bytes.
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  union {
+    char bytes[64];
+    int32_t number;
+  } value;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && offsetof(LaunchAttribute, value) == 8);
+
+inline constexpr int kProgrammaticStreamSerialization = 6;  // id; value 1 allows it
+
+// CUlaunchConfig, the argument of cuLaunchKernelEx.
+struct LaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned smem_bytes;
+  CUstream stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+static_assert(sizeof(LaunchConfig) == 56 && offsetof(LaunchConfig, stream) == 32);
 
 // Flags of cuMemHostAlloc.
 inline constexpr unsigned kHostAllocPortable = 1;

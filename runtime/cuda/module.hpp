@@ -16,14 +16,21 @@ struct Function {
   int local_bytes = 0;  // spills and stack, a thread
 };
 
+// What the split kernel's launches need beyond what every kernel may have.
+struct SplitNeeds {
+  int64_t smem_bytes = 0;  // dynamic shared memory
+  int cluster = 1;         // blocks of a cluster
+};
+
 // Move-only; unloads on destruction. Keeps its device's context alive.
 class Module {
  public:
   // Loads `images`, one of each of the source's entries, in the device's context, allows the split
-  // kernel `split_smem_bytes` of dynamic shared memory and makes the driver load the code now.
+  // kernel what it needs and makes the driver load the code now. `unsupported` where no cluster of
+  // the split kernel fits the device.
   static Result<Module> load(std::shared_ptr<const Device> device,
                              const std::vector<std::string>& images, const KernelSource& source,
-                             int64_t split_smem_bytes);
+                             const SplitNeeds& split_needs);
 
   Module(Module&& other) noexcept { swap(other); }
   Module& operator=(Module&& other) noexcept {
@@ -44,7 +51,9 @@ class Module {
     std::swap(split_, other.split_);
     std::swap(reduce_, other.reduce_);
   }
-  Result<Function> add(const std::string& image, const std::string& entry, int64_t smem_bytes);
+  Result<Function> add(const std::string& image, const std::string& entry, const SplitNeeds& needs);
+  Outcome allow(CUfunction function, const SplitNeeds& needs, int static_smem_bytes) const;
+  Outcome check_cluster_fits(CUfunction function, const SplitNeeds& needs) const;
 
   std::shared_ptr<const Device> device_;
   std::vector<CUmodule> handles_;

@@ -47,6 +47,8 @@ constexpr Symbol<Driver> kDriverSymbols[] = {
     {"cuFuncSetAttribute", bind<&D::cuFuncSetAttribute>},
     {"cuFuncLoad", bind<&D::cuFuncLoad>, false},
     {"cuLaunchKernel", bind<&D::cuLaunchKernel>},
+    {"cuLaunchKernelEx", bind<&D::cuLaunchKernelEx>, false},
+    {"cuOccupancyMaxActiveClusters", bind<&D::cuOccupancyMaxActiveClusters>, false},
     {"cuMemAlloc_v2", bind<&D::cuMemAlloc>},
     {"cuMemFree_v2", bind<&D::cuMemFree>},
     {"cuMemHostAlloc", bind<&D::cuMemHostAlloc>},

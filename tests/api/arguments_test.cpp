@@ -2,6 +2,7 @@
 // field and value in the message.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -32,6 +33,39 @@ struct Prepared {
     });
   }
 };
+
+TEST(StateInit, RefusesWhatCannotBeAState) {
+  Prepared prepared;
+  ASSERT_NE(prepared.kernel, nullptr);
+  alignas(16) unsigned char memory[64];
+  std::fill(std::begin(memory), std::end(memory), 0xee);
+  const auto init = [&](void* state, size_t bytes) {
+    return answer_of([&](splitkv_message* m) {
+      return splitkv_state_init(prepared.kernel.get(), state, bytes, nullptr, m);
+    });
+  };
+  struct Wrong {
+    void* state;
+    size_t bytes;
+    const char* named;
+  };
+  const Wrong wrongs[] = {
+      {memory, size_t(int64_t(-8)), "state_bytes=18446744073709551608 is a negative number"},
+      {memory, 30, "state_bytes=30 is no whole number"},
+      {nullptr, 32, "state is NULL with state_bytes=32"},
+      {memory + 2, 32, "is not aligned to 4 bytes"},
+  };
+  for (const Wrong& wrong : wrongs) {
+    const Answer answer = init(wrong.state, wrong.bytes);
+    EXPECT_EQ(answer.status, SPLITKV_INVALID_ARGUMENT) << wrong.named;
+    EXPECT_TRUE(answer.says(wrong.named)) << answer;
+    EXPECT_TRUE(answer.says("would fit")) << answer;
+  }
+  for (const unsigned char byte : memory) ASSERT_EQ(byte, 0xee) << "a refused call wrote";
+  EXPECT_TRUE(init(memory + 4, 32).ok());
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(memory[i], i >= 4 && i < 36 ? 0 : 0xee) << i;
+  EXPECT_TRUE(init(nullptr, 0).ok());
+}
 
 struct WrongArgument {
   std::string name;

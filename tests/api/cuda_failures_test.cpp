@@ -102,6 +102,18 @@ TEST_F(RunWhen, ACallFailsNamesItKeepsTheCallersContextAndALaterRunWorks) {
   }
 }
 
+TEST_F(RunWhen, AnEarlyLaunchFailsNamesItAndALaterRunWorks) {
+  CudaStep step("cuda:0", std::string(kSchedule) + " pdl=on", 1);
+  ASSERT_TRUE(step.prepared.ok());
+  for (const int nth : {1, 2}) {
+    fake_cuda::fail("cuLaunchKernelEx", nth, kLaunchFailed);
+    const Answer answer = step.run();
+    EXPECT_EQ(answer.status, SPLITKV_DEVICE_ERROR) << answer;
+    EXPECT_TRUE(answer.says("cuLaunchKernelEx: CUDA_ERROR_LAUNCH_FAILED")) << answer;
+    EXPECT_TRUE(step.run().ok());
+  }
+}
+
 using StateInit = FakeDriver;
 
 TEST_F(StateInit, ThatFailsNamesTheCall) {

@@ -21,6 +21,7 @@ struct Launches {
   const char* schedule;
   unsigned split_grid, split_block;
   unsigned reduce_grid, reduce_block;  // 0: no second launch
+  bool pdl = false;
 };
 
 // Batch 3 on 8 kv heads: 24 sequences.
@@ -32,6 +33,13 @@ const Launches kLaunches[] = {
     {"partition=flat blocks=100 rows=4 warps=4 reduce=kernel", 100, 128, 24, 128},
     {"partition=flat blocks=264 rows=4 warps=8 reduce=last_block merge=lse", 264, 256, 0, 0},
     {"partition=fixed splits=1 rows=4 warps=4 reduce=kernel", 24, 128, 0, 0},
+    {"partition=fixed splits=7 rows=4 warps=4 reduce=kernel pdl=on", 168, 128, 24, 128, true},
+    {"partition=flat blocks=264 rows=4 warps=4 reduce=last_block pdl=on", 264, 128, 0, 0, true},
+    {"partition=fixed splits=1 rows=4 warps=4 reduce=kernel pdl=on", 24, 128, 0, 0, true},
+    {"partition=fixed splits=7 rows=4 warps=4 reduce=kernel partials=bf16", 168, 128, 24, 128},
+    {"partition=fixed splits=8 rows=4 warps=4 reduce=cluster cluster=8", 192, 128, 0, 0},
+    {"partition=strided splits=32 rows=4 warps=4 reduce=cluster cluster=16 partials=bf16 pdl=on",
+     768, 128, 0, 0, true},
 };
 
 class RunOf : public FakeDriver, public testing::WithParamInterface<Launches> {};
@@ -45,8 +53,9 @@ TEST_P(RunOf, APreparedKernelOnlyLaunches) {
   const Answer ran = step.run(address(0x90));
   ASSERT_TRUE(ran.ok()) << ran;
 
-  Names names = {"cuCtxGetCurrent", "cuLaunchKernel"};
-  if (expected.reduce_grid > 0) names.push_back("cuLaunchKernel");
+  const char* const launch = expected.pdl ? "cuLaunchKernelEx" : "cuLaunchKernel";
+  Names names = {"cuCtxGetCurrent", launch};
+  if (expected.reduce_grid > 0) names.push_back(launch);
   ASSERT_EQ(fake_cuda::call_names(), names);
   const auto calls = fake_cuda::calls();
   const Problem problem = *parse_problem(kCudaProblem);
@@ -59,6 +68,10 @@ TEST_P(RunOf, APreparedKernelOnlyLaunches) {
     EXPECT_EQ(calls[i].smem_bytes, split ? shape.split_smem_bytes : 0);
     EXPECT_EQ(calls[i].stream, address(0x90));
     EXPECT_EQ(calls[i].context, fake_cuda::primary_context(0));
+    // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    std::vector<fake_cuda::Attribute> attributes;
+    if (expected.pdl) attributes.push_back({6, 1});
+    EXPECT_EQ(calls[i].attributes, attributes);
     for (int axis : {1, 2}) {
       EXPECT_EQ(calls[i].grid[axis], 1u);
       EXPECT_EQ(calls[i].block[axis], 1u);

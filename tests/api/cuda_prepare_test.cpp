@@ -97,6 +97,55 @@ TEST_F(CudaPrepare, SharedMemoryAboveFortyEightKilobytesIsAskedFor) {
   }
 }
 
+TEST_F(CudaPrepare, ClustersAboveEightBlocksAreAskedForAndOnlyOfTheSplitKernel) {
+  CudaStep portable("cuda:0", "partition=fixed splits=8 reduce=cluster cluster=8", 1);
+  ASSERT_TRUE(portable.prepared.ok());
+  EXPECT_EQ(count("cuFuncSetAttribute"), 0);
+  CudaStep wide("cuda:0", "partition=fixed splits=32 reduce=cluster cluster=16", 1);
+  ASSERT_TRUE(wide.prepared.ok());
+  ASSERT_EQ(count("cuFuncSetAttribute"), 1);
+  for (const auto& call : fake_cuda::calls()) {
+    if (call.name != "cuFuncSetAttribute") continue;
+    EXPECT_EQ(call.values[0], 14);  // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+    EXPECT_EQ(call.values[1], 1);
+  }
+  EXPECT_EQ(info_of(wide.kernel.get()).kernels_per_run, 1);
+}
+
+TEST_F(CudaPrepare, ClustersThatFitNowhereAreRefusedWithWhatWouldFit) {
+  const char* words = "partition=fixed splits=16 rows=4 warps=4 reduce=cluster cluster=";
+  const auto prepared = [&](int cluster) {
+    return CudaStep("cuda:0", words + std::to_string(cluster), 1).prepared;
+  };
+  EXPECT_TRUE(prepared(16).ok());
+  ASSERT_EQ(count("cuOccupancyMaxActiveClusters"), 1);
+  for (const auto& call : fake_cuda::calls()) {
+    if (call.name != "cuOccupancyMaxActiveClusters") continue;
+    EXPECT_EQ(call.entry, "splitkv_split");
+    EXPECT_EQ(call.grid[0], 16u);
+    EXPECT_EQ(call.block[0], 128u);
+    EXPECT_GT(call.smem_bytes, 0u);
+  }
+  fake_cuda::set_active_clusters(0);
+  Answer answer = prepared(16);
+  EXPECT_EQ(answer.status, SPLITKV_UNSUPPORTED) << answer;
+  EXPECT_TRUE(answer.says("cluster=16: cuda:0 holds no 16 blocks of 128 threads")) << answer;
+  EXPECT_TRUE(answer.says("cluster=8 would fit")) << answer;
+  answer = prepared(4);
+  EXPECT_EQ(answer.status, SPLITKV_UNSUPPORTED) << answer;
+  EXPECT_TRUE(answer.says("reduce=last_block would fit")) << answer;
+
+  // CUDA_ERROR_INVALID_CLUSTER_SIZE is the same answer; other failures are the driver's.
+  fake_cuda::set_active_clusters(8);
+  fake_cuda::fail("cuOccupancyMaxActiveClusters", 1, 912);
+  EXPECT_EQ(prepared(16).status, SPLITKV_UNSUPPORTED);
+  fake_cuda::fail("cuOccupancyMaxActiveClusters", 1, 719);
+  EXPECT_EQ(prepared(16).status, SPLITKV_DEVICE_ERROR);
+  fake_cuda::clear_calls();
+  EXPECT_TRUE(CudaStep("cuda:0", "partition=fixed splits=16 reduce=kernel", 1).prepared.ok());
+  EXPECT_EQ(count("cuOccupancyMaxActiveClusters"), 0);
+}
+
 TEST_F(CudaPrepare, ASecondPrepareCompilesAndLoadsNothing) {
   CudaStep first("cuda:0", "partition=fixed splits=2", 1);
   ASSERT_TRUE(first.prepared.ok());

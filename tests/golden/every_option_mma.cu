@@ -35,6 +35,9 @@ constexpr Config config = {
   .copy_v = 16,
   .partition = Partition::flat,
   .reduce = Reduce::last_block,
+  .cluster = 1,
+  .pdl = false,
+  .partial_dtype = DType::fp32,
 };
 
 struct Score {
@@ -91,7 +94,7 @@ struct Score {
 // What the host launches with.
 static_assert(sizeof(LaunchArgs) == 584);
 static_assert(32 * config.warps == 128);
-static_assert(MmaMemory<config>::bytes == 77056);
+static_assert(MmaMemory<config>::bytes == 71680);
 
 }  // namespace splitkv
 

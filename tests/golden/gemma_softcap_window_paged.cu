@@ -38,6 +38,9 @@ constexpr Config config = {
   .slice_v = 8,
   .partition = Partition::fixed,
   .reduce = Reduce::kernel,
+  .cluster = 1,
+  .pdl = false,
+  .partial_dtype = DType::fp32,
 };
 
 struct Score {
@@ -74,7 +77,7 @@ struct Score {
 // What the host launches with.
 static_assert(sizeof(LaunchArgs) == 584);
 static_assert(32 * config.warps == 128);
-static_assert(SimtMemory<config>::bytes == 8272);
+static_assert(SimtMemory<config>::bytes == 8400);
 
 }  // namespace splitkv
 
@@ -86,5 +89,6 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 
 extern "C" __global__ void __launch_bounds__(64, 1)
     splitkv_reduce(const __grid_constant__ splitkv::LaunchArgs args) {
+  splitkv::wait_for_stream<splitkv::config>();
   splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, 2);
 }

@@ -38,6 +38,9 @@ constexpr Config config = {
   .slice_v = 8,
   .partition = Partition::flat,
   .reduce = Reduce::last_block,
+  .cluster = 1,
+  .pdl = false,
+  .partial_dtype = DType::fp32,
 };
 
 struct Score {
@@ -70,7 +73,7 @@ struct Score {
 // What the host launches with.
 static_assert(sizeof(LaunchArgs) == 584);
 static_assert(32 * config.warps == 128);
-static_assert(SimtMemory<config>::bytes == 8336);
+static_assert(SimtMemory<config>::bytes == 8592);
 
 }  // namespace splitkv
 

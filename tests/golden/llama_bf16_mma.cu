@@ -35,6 +35,9 @@ constexpr Config config = {
   .copy_v = 16,
   .partition = Partition::fixed,
   .reduce = Reduce::kernel,
+  .cluster = 1,
+  .pdl = false,
+  .partial_dtype = DType::fp32,
 };
 
 struct Score {
@@ -67,7 +70,7 @@ struct Score {
 // What the host launches with.
 static_assert(sizeof(LaunchArgs) == 584);
 static_assert(32 * config.warps == 128);
-static_assert(MmaMemory<config>::bytes == 71808);
+static_assert(MmaMemory<config>::bytes == 67584);
 
 }  // namespace splitkv
 
@@ -79,5 +82,6 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 
 extern "C" __global__ void __launch_bounds__(128, 1)
     splitkv_reduce(const __grid_constant__ splitkv::LaunchArgs args) {
+  splitkv::wait_for_stream<splitkv::config>();
   splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, 4);
 }

@@ -38,6 +38,9 @@ constexpr Config config = {
   .slice_v = 8,
   .partition = Partition::fixed,
   .reduce = Reduce::kernel,
+  .cluster = 1,
+  .pdl = false,
+  .partial_dtype = DType::fp32,
 };
 
 struct Score {
@@ -79,7 +82,7 @@ struct Score {
 // What the host launches with.
 static_assert(sizeof(LaunchArgs) == 584);
 static_assert(32 * config.warps == 128);
-static_assert(SimtMemory<config>::bytes == 3184);
+static_assert(SimtMemory<config>::bytes == 3376);
 
 }  // namespace splitkv
 
@@ -91,5 +94,6 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 
 extern "C" __global__ void __launch_bounds__(96, 1)
     splitkv_reduce(const __grid_constant__ splitkv::LaunchArgs args) {
+  splitkv::wait_for_stream<splitkv::config>();
   splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, 3);
 }

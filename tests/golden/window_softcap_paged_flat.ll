@@ -647,50 +647,40 @@ scored.body:
   %scored.splat = shufflevector <4 x i64> %scored.first, <4 x i64> poison, <4 x i32> zeroinitializer
   %key.in_block = add <4 x i64> %scored.splat, <i64 0, i64 1, i64 2, i64 3>
   %product = fmul <4 x double> %dots.2, splat (double 0x3F81111111111111)
-  %single = fptrunc <4 x double> %product to <4 x float>
-  %x.square = fmul <4 x float> %single, %single
-  %poly = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> splat (float 0xBF78F8DE40000000), <4 x float> %x.square, <4 x float> splat (float 0x3F958048E0000000))
-  %poly.1 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly, <4 x float> %x.square, <4 x float> splat (float 0xBFAB9258A0000000))
-  %poly.2 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.1, <4 x float> %x.square, <4 x float> splat (float 0x3FC110E1C0000000))
-  %poly.3 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.2, <4 x float> %x.square, <4 x float> splat (float 0xBFD5555520000000))
-  %near.factor = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.3, <4 x float> %x.square, <4 x float> splat (float 1.0))
-  %tanh.near = fmul <4 x float> %single, %near.factor
-  %x.size = call <4 x float> @llvm.fabs.v4f32(<4 x float> %single)
-  %x.twice = fadd <4 x float> %x.size, %x.size
-  %larger.1 = fcmp ogt <4 x float> %x.twice, splat (float 0xC055D589E0000000)
-  %exponent.clamped = select <4 x i1> %larger.1, <4 x float> %x.twice, <4 x float> splat (float 0xC055D589E0000000)
-  %smaller.6 = fcmp olt <4 x float> %exponent.clamped, splat (float 0x40562E42E0000000)
-  %exponent.clamped.1 = select <4 x i1> %smaller.6, <4 x float> %exponent.clamped, <4 x float> splat (float 0x40562E42E0000000)
-  %exponent.log2 = fmul <4 x float> %exponent.clamped.1, splat (float 0x3FF7154760000000)
-  %rounding = fadd <4 x float> %exponent.log2, splat (float 0x4168000000000000)
-  %whole.bits = bitcast <4 x float> %rounding to <4 x i32>
-  %whole = fsub <4 x float> %rounding, splat (float 0x4168000000000000)
-  %whole.negated = fneg <4 x float> %whole
-  %rest = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %whole.negated, <4 x float> splat (float 0x3FE6300000000000), <4 x float> %exponent.clamped.1)
-  %rest.1 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %whole.negated, <4 x float> splat (float 0xBF2BD01060000000), <4 x float> %rest)
-  %fraction = fmul <4 x float> %rest.1, splat (float 0x3FF7154760000000)
-  %poly.4 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> splat (float 0x3F244138A0000000), <4 x float> %fraction, <4 x float> splat (float 0x3F55F08900000000))
-  %poly.5 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.4, <4 x float> %fraction, <4 x float> splat (float 0x3F83B2A540000000))
-  %poly.6 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.5, <4 x float> %fraction, <4 x float> splat (float 0x3FAC6AF6C0000000))
-  %poly.7 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.6, <4 x float> %fraction, <4 x float> splat (float 0x3FCEBFBE00000000))
-  %poly.8 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.7, <4 x float> %fraction, <4 x float> splat (float 0x3FE62E4300000000))
-  %mantissa = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.8, <4 x float> %fraction, <4 x float> splat (float 1.0))
-  %exponent = shl <4 x i32> %whole.bits, splat (i32 23)
-  %mantissa.bits = bitcast <4 x float> %mantissa to <4 x i32>
-  %power.bits = add <4 x i32> %mantissa.bits, %exponent
-  %power = bitcast <4 x i32> %power.bits to <4 x float>
-  %overflows = fcmp ogt <4 x float> %x.twice, splat (float 0x40562E42E0000000)
-  %power.or.inf = select <4 x i1> %overflows, <4 x float> splat (float 0x7FF0000000000000), <4 x float> %power
-  %underflows = fcmp olt <4 x float> %x.twice, splat (float 0xC055D589E0000000)
-  %power.or.zero = select <4 x i1> %underflows, <4 x float> splat (float 0.0), <4 x float> %power.or.inf
-  %e.more = fadd <4 x float> %power.or.zero, splat (float 1.0)
-  %quotient = fdiv <4 x float> splat (float 2.0), %e.more
-  %tanh.size = fsub <4 x float> splat (float 1.0), %quotient
-  %tanh.far = call <4 x float> @llvm.copysign.v4f32(<4 x float> %tanh.size, <4 x float> %single)
-  %is.near = fcmp olt <4 x float> %x.size, splat (float 0x3FE4000000000000)
-  %tanh = select <4 x i1> %is.near, <4 x float> %tanh.near, <4 x float> %tanh.far
-  %real = fpext <4 x float> %tanh to <4 x double>
-  %product.1 = fmul <4 x double> %real, splat (double 0x4045A3F2EED8CACE)
+  %x.size = call <4 x double> @llvm.fabs.v4f64(<4 x double> %product)
+  %smaller.6 = fcmp olt <4 x double> %x.size, splat (double 20.0)
+  %x.clamped = select <4 x i1> %smaller.6, <4 x double> %x.size, <4 x double> splat (double 20.0)
+  %x.twice = fadd <4 x double> %x.clamped, %x.clamped
+  %exponent.log2 = fmul <4 x double> %x.twice, splat (double 0x3FF71547652B82FE)
+  %rounding = fadd <4 x double> %exponent.log2, splat (double 0x4338000000000000)
+  %whole.bits = bitcast <4 x double> %rounding to <4 x i64>
+  %whole = fsub <4 x double> %rounding, splat (double 0x4338000000000000)
+  %whole.negated = fneg <4 x double> %whole
+  %rest = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %whole.negated, <4 x double> splat (double 0x3FE62E42FEF00000), <4 x double> %x.twice)
+  %rest.1 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %whole.negated, <4 x double> splat (double 0x3DD473DE6AF278ED), <4 x double> %rest)
+  %exponent = shl <4 x i64> %whole.bits, splat (i64 52)
+  %mantissa.bits = bitcast <4 x double> splat (double 1.0) to <4 x i64>
+  %power.bits = add <4 x i64> %mantissa.bits, %exponent
+  %power = bitcast <4 x i64> %power.bits to <4 x double>
+  %power.less = fsub <4 x double> %power, splat (double 1.0)
+  %rest.square = fmul <4 x double> %rest.1, %rest.1
+  %poly = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> splat (double 0x3DE6124613A86D09), <4 x double> %rest.1, <4 x double> splat (double 0x3E21EED8EFF8D898))
+  %poly.1 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %poly, <4 x double> %rest.1, <4 x double> splat (double 0x3E5AE64567F544E4))
+  %poly.2 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %poly.1, <4 x double> %rest.1, <4 x double> splat (double 0x3E927E4FB7789F5C))
+  %poly.3 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %poly.2, <4 x double> %rest.1, <4 x double> splat (double 0x3EC71DE3A556C734))
+  %poly.4 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %poly.3, <4 x double> %rest.1, <4 x double> splat (double 0x3EFA01A01A01A01A))
+  %poly.5 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %poly.4, <4 x double> %rest.1, <4 x double> splat (double 0x3F2A01A01A01A01A))
+  %poly.6 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %poly.5, <4 x double> %rest.1, <4 x double> splat (double 0x3F56C16C16C16C17))
+  %poly.7 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %poly.6, <4 x double> %rest.1, <4 x double> splat (double 0x3F81111111111111))
+  %poly.8 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %poly.7, <4 x double> %rest.1, <4 x double> splat (double 0x3FA5555555555555))
+  %poly.9 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %poly.8, <4 x double> %rest.1, <4 x double> splat (double 0x3FC5555555555555))
+  %poly.10 = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %poly.9, <4 x double> %rest.1, <4 x double> splat (double 0x3FE0000000000000))
+  %power.less_one = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %poly.10, <4 x double> %rest.square, <4 x double> %rest.1)
+  %e = call <4 x double> @llvm.fmuladd.v4f64(<4 x double> %power, <4 x double> %power.less_one, <4 x double> %power.less)
+  %e.more = fadd <4 x double> %e, splat (double 2.0)
+  %tanh.size = fdiv <4 x double> %e, %e.more
+  %tanh = call <4 x double> @llvm.copysign.v4f64(<4 x double> %tanh.size, <4 x double> %product)
+  %product.1 = fmul <4 x double> %tanh, splat (double 0x4045A3F2EED8CACE)
   %score.single = fptrunc <4 x double> %product.1 to <4 x float>
   %score.rounded = fpext <4 x float> %score.single to <4 x double>
   %score.size = call <4 x double> @llvm.fabs.v4f64(<4 x double> %product.1)
@@ -701,22 +691,22 @@ scored.body:
   %in_block = icmp slt <4 x i64> %key.in_block, %keys.splat
   %score.masked = select <4 x i1> %in_block, <4 x double> %score.settled, <4 x double> splat (double 0xFFF0000000000000)
   store <4 x double> %score.masked, ptr %dots.at, align 8
-  %larger.2 = fcmp ogt <4 x double> %score.masked, %score.largest
-  %score.largest.next = select <4 x i1> %larger.2, <4 x double> %score.masked, <4 x double> %score.largest
+  %larger.1 = fcmp ogt <4 x double> %score.masked, %score.largest
+  %score.largest.next = select <4 x i1> %larger.1, <4 x double> %score.masked, <4 x double> %score.largest
   %scored.next = add i64 %scored, 4
   br label %scored.head
 
 scored.done:
   %block.largest.upper = shufflevector <4 x double> %score.largest, <4 x double> poison, <4 x i32> <i32 2, i32 3, i32 poison, i32 poison>
-  %larger.3 = fcmp ogt <4 x double> %score.largest, %block.largest.upper
-  %block.largest.lanes = select <4 x i1> %larger.3, <4 x double> %score.largest, <4 x double> %block.largest.upper
+  %larger.2 = fcmp ogt <4 x double> %score.largest, %block.largest.upper
+  %block.largest.lanes = select <4 x i1> %larger.2, <4 x double> %score.largest, <4 x double> %block.largest.upper
   %block.largest.upper.1 = shufflevector <4 x double> %block.largest.lanes, <4 x double> poison, <4 x i32> <i32 1, i32 poison, i32 poison, i32 poison>
-  %larger.4 = fcmp ogt <4 x double> %block.largest.lanes, %block.largest.upper.1
-  %block.largest.lanes.1 = select <4 x i1> %larger.4, <4 x double> %block.largest.lanes, <4 x double> %block.largest.upper.1
+  %larger.3 = fcmp ogt <4 x double> %block.largest.lanes, %block.largest.upper.1
+  %block.largest.lanes.1 = select <4 x i1> %larger.3, <4 x double> %block.largest.lanes, <4 x double> %block.largest.upper.1
   %block.largest = extractelement <4 x double> %block.largest.lanes.1, i64 0
   %block.largest.single = fptrunc double %block.largest to float
-  %larger.5 = fcmp ogt float %block.largest.single, %m.before
-  %m.next = select i1 %larger.5, float %block.largest.single, float %m.before
+  %larger.4 = fcmp ogt float %block.largest.single, %m.before
+  %m.next = select i1 %larger.4, float %block.largest.single, float %m.before
   %m.is_empty = fcmp oeq float %m.next, 0xFFF0000000000000
   %m.base = select i1 %m.is_empty, float 0.0, float %m.next
   %m.real = fpext float %m.base to double
@@ -735,55 +725,55 @@ weighed.body:
   %m.real.splat = shufflevector <4 x double> %m.real.first, <4 x double> poison, <4 x i32> zeroinitializer
   %score.less = fsub <4 x double> %score, %m.real.splat
   %exponent.1 = fptrunc <4 x double> %score.less to <4 x float>
-  %larger.6 = fcmp ogt <4 x float> %exponent.1, splat (float -126.0)
-  %exponent.clamped.2 = select <4 x i1> %larger.6, <4 x float> %exponent.1, <4 x float> splat (float -126.0)
-  %rounding.1 = fadd <4 x float> %exponent.clamped.2, splat (float 0x4168000000000000)
+  %larger.5 = fcmp ogt <4 x float> %exponent.1, splat (float -126.0)
+  %exponent.clamped = select <4 x i1> %larger.5, <4 x float> %exponent.1, <4 x float> splat (float -126.0)
+  %rounding.1 = fadd <4 x float> %exponent.clamped, splat (float 0x4168000000000000)
   %whole.bits.1 = bitcast <4 x float> %rounding.1 to <4 x i32>
   %whole.1 = fsub <4 x float> %rounding.1, splat (float 0x4168000000000000)
-  %fraction.1 = fsub <4 x float> %exponent.clamped.2, %whole.1
-  %poly.9 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> splat (float 0x3F244138A0000000), <4 x float> %fraction.1, <4 x float> splat (float 0x3F55F08900000000))
-  %poly.10 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.9, <4 x float> %fraction.1, <4 x float> splat (float 0x3F83B2A540000000))
-  %poly.11 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.10, <4 x float> %fraction.1, <4 x float> splat (float 0x3FAC6AF6C0000000))
-  %poly.12 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.11, <4 x float> %fraction.1, <4 x float> splat (float 0x3FCEBFBE00000000))
-  %poly.13 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.12, <4 x float> %fraction.1, <4 x float> splat (float 0x3FE62E4300000000))
-  %mantissa.1 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.13, <4 x float> %fraction.1, <4 x float> splat (float 1.0))
+  %fraction = fsub <4 x float> %exponent.clamped, %whole.1
+  %poly.11 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> splat (float 0x3F244138A0000000), <4 x float> %fraction, <4 x float> splat (float 0x3F55F08900000000))
+  %poly.12 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.11, <4 x float> %fraction, <4 x float> splat (float 0x3F83B2A540000000))
+  %poly.13 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.12, <4 x float> %fraction, <4 x float> splat (float 0x3FAC6AF6C0000000))
+  %poly.14 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.13, <4 x float> %fraction, <4 x float> splat (float 0x3FCEBFBE00000000))
+  %poly.15 = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.14, <4 x float> %fraction, <4 x float> splat (float 0x3FE62E4300000000))
+  %mantissa = call <4 x float> @llvm.fmuladd.v4f32(<4 x float> %poly.15, <4 x float> %fraction, <4 x float> splat (float 1.0))
   %exponent.2 = shl <4 x i32> %whole.bits.1, splat (i32 23)
-  %mantissa.bits.1 = bitcast <4 x float> %mantissa.1 to <4 x i32>
+  %mantissa.bits.1 = bitcast <4 x float> %mantissa to <4 x i32>
   %power.bits.1 = add <4 x i32> %mantissa.bits.1, %exponent.2
   %power.1 = bitcast <4 x i32> %power.bits.1 to <4 x float>
-  %underflows.1 = fcmp olt <4 x float> %exponent.1, splat (float -126.0)
-  %power.or.zero.1 = select <4 x i1> %underflows.1, <4 x float> splat (float 0.0), <4 x float> %power.1
+  %underflows = fcmp olt <4 x float> %exponent.1, splat (float -126.0)
+  %power.or.zero = select <4 x i1> %underflows, <4 x float> splat (float 0.0), <4 x float> %power.1
   %weights.at = getelementptr float, ptr %weights.row, i64 %weighed
-  store <4 x float> %power.or.zero.1, ptr %weights.at, align 4
-  %weight.sum.next = fadd <4 x float> %weight.sum, %power.or.zero.1
+  store <4 x float> %power.or.zero, ptr %weights.at, align 4
+  %weight.sum.next = fadd <4 x float> %weight.sum, %power.or.zero
   %weighed.next = add i64 %weighed, 4
   br label %weighed.head
 
 weighed.done:
   %block.sum = call reassoc float @llvm.vector.reduce.fadd.v4f32(float -0.0, <4 x float> %weight.sum)
   %m.less = fsub float %m.before, %m.base
-  %larger.7 = fcmp ogt float %m.less, -126.0
-  %exponent.clamped.3 = select i1 %larger.7, float %m.less, float -126.0
-  %rounding.2 = fadd float %exponent.clamped.3, 0x4168000000000000
+  %larger.6 = fcmp ogt float %m.less, -126.0
+  %exponent.clamped.1 = select i1 %larger.6, float %m.less, float -126.0
+  %rounding.2 = fadd float %exponent.clamped.1, 0x4168000000000000
   %whole.bits.2 = bitcast float %rounding.2 to i32
   %whole.2 = fsub float %rounding.2, 0x4168000000000000
-  %fraction.2 = fsub float %exponent.clamped.3, %whole.2
-  %poly.14 = call float @llvm.fmuladd.f32(float 0x3F244138A0000000, float %fraction.2, float 0x3F55F08900000000)
-  %poly.15 = call float @llvm.fmuladd.f32(float %poly.14, float %fraction.2, float 0x3F83B2A540000000)
-  %poly.16 = call float @llvm.fmuladd.f32(float %poly.15, float %fraction.2, float 0x3FAC6AF6C0000000)
-  %poly.17 = call float @llvm.fmuladd.f32(float %poly.16, float %fraction.2, float 0x3FCEBFBE00000000)
-  %poly.18 = call float @llvm.fmuladd.f32(float %poly.17, float %fraction.2, float 0x3FE62E4300000000)
-  %mantissa.2 = call float @llvm.fmuladd.f32(float %poly.18, float %fraction.2, float 1.0)
+  %fraction.1 = fsub float %exponent.clamped.1, %whole.2
+  %poly.16 = call float @llvm.fmuladd.f32(float 0x3F244138A0000000, float %fraction.1, float 0x3F55F08900000000)
+  %poly.17 = call float @llvm.fmuladd.f32(float %poly.16, float %fraction.1, float 0x3F83B2A540000000)
+  %poly.18 = call float @llvm.fmuladd.f32(float %poly.17, float %fraction.1, float 0x3FAC6AF6C0000000)
+  %poly.19 = call float @llvm.fmuladd.f32(float %poly.18, float %fraction.1, float 0x3FCEBFBE00000000)
+  %poly.20 = call float @llvm.fmuladd.f32(float %poly.19, float %fraction.1, float 0x3FE62E4300000000)
+  %mantissa.1 = call float @llvm.fmuladd.f32(float %poly.20, float %fraction.1, float 1.0)
   %exponent.3 = shl i32 %whole.bits.2, 23
-  %mantissa.bits.2 = bitcast float %mantissa.2 to i32
+  %mantissa.bits.2 = bitcast float %mantissa.1 to i32
   %power.bits.2 = add i32 %mantissa.bits.2, %exponent.3
   %power.2 = bitcast i32 %power.bits.2 to float
-  %underflows.2 = fcmp olt float %m.less, -126.0
-  %power.or.zero.2 = select i1 %underflows.2, float 0.0, float %power.2
+  %underflows.1 = fcmp olt float %m.less, -126.0
+  %power.or.zero.1 = select i1 %underflows.1, float 0.0, float %power.2
   %l.before = load float, ptr %l.at.1, align 4
   store float %m.next, ptr %m.at.1, align 4
-  store float %power.or.zero.2, ptr %rescale.at, align 4
-  %l.next = call float @llvm.fmuladd.f32(float %l.before, float %power.or.zero.2, float %block.sum)
+  store float %power.or.zero.1, ptr %rescale.at, align 4
+  %l.next = call float @llvm.fmuladd.f32(float %l.before, float %power.or.zero.1, float %block.sum)
   store float %l.next, ptr %l.at.1, align 4
   %row.next = add i64 %row, 1
   br label %row.head
@@ -995,9 +985,9 @@ dim.4.done:
   %s = fdiv float %m.less.1, %m.more
   %s.square = fmul float %s, %s
   %s.twice = fadd float %s, %s
-  %poly.19 = call float @llvm.fmuladd.f32(float 0x3FC2EF5160000000, float %s.square, float 0x3FC997BDC0000000)
-  %poly.20 = call float @llvm.fmuladd.f32(float %poly.19, float %s.square, float 0x3FD55555C0000000)
-  %tail = fmul float %poly.20, %s.square
+  %poly.21 = call float @llvm.fmuladd.f32(float 0x3FC2EF5160000000, float %s.square, float 0x3FC997BDC0000000)
+  %poly.22 = call float @llvm.fmuladd.f32(float %poly.21, float %s.square, float 0x3FD55555C0000000)
+  %tail = fmul float %poly.22, %s.square
   %tail.1 = fmul float %tail, %s.twice
   %exponent.4 = sub i32 %powers, %lift
   %exponent.value = sitofp i32 %exponent.4 to float
@@ -1044,9 +1034,9 @@ write.else:
   %s.1 = fdiv float %m.less.2, %m.more.1
   %s.square.1 = fmul float %s.1, %s.1
   %s.twice.1 = fadd float %s.1, %s.1
-  %poly.21 = call float @llvm.fmuladd.f32(float 0x3FC2EF5160000000, float %s.square.1, float 0x3FC997BDC0000000)
-  %poly.22 = call float @llvm.fmuladd.f32(float %poly.21, float %s.square.1, float 0x3FD55555C0000000)
-  %tail.2 = fmul float %poly.22, %s.square.1
+  %poly.23 = call float @llvm.fmuladd.f32(float 0x3FC2EF5160000000, float %s.square.1, float 0x3FC997BDC0000000)
+  %poly.24 = call float @llvm.fmuladd.f32(float %poly.23, float %s.square.1, float 0x3FD55555C0000000)
+  %tail.2 = fmul float %poly.24, %s.square.1
   %tail.3 = fmul float %tail.2, %s.twice.1
   %exponent.5 = sub i32 %powers.1, %lift.1
   %exponent.value.1 = sitofp i32 %exponent.5 to float
@@ -1555,10 +1545,9 @@ beyond.done:
   ret void
 }
 
+declare <4 x double> @llvm.copysign.v4f64(<4 x double>, <4 x double>)
 declare <4 x double> @llvm.fabs.v4f64(<4 x double>)
 declare <4 x double> @llvm.fmuladd.v4f64(<4 x double>, <4 x double>, <4 x double>)
-declare <4 x float> @llvm.copysign.v4f32(<4 x float>, <4 x float>)
-declare <4 x float> @llvm.fabs.v4f32(<4 x float>)
 declare <4 x float> @llvm.fmuladd.v4f32(<4 x float>, <4 x float>, <4 x float>)
 declare float @llvm.fmuladd.f32(float, float, float)
 declare float @llvm.vector.reduce.fadd.v4f32(float, <4 x float>)

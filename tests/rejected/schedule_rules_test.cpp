@@ -31,8 +31,9 @@ const std::string kMma = "family=mma unroll=1 stages=3 ";
 const std::string kGpu = "cuda:sm_90a";
 const std::string kCpu = "cpu:x86-64-v3";
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> list = {
+// Of the kernel family and what a block holds.
+std::vector<Case> cases_of_blocks() {
+  return {
       {"family_runs_on_the_target", kPlain, "family=vector warps=1", kGpu, "family", "vector",
        "family=simt"},
       {"family_runs_on_the_target", kPlain, "family=simt", kCpu, "family", "simt", "family=vector"},
@@ -68,6 +69,22 @@ const std::vector<Case>& cases() {
       {"stages_are_in_range", kPlain, "family=mma stages=1", kGpu, "stages", "1", "stages=2"},
       {"stages_are_in_range", kPlain, "family=mma unroll=1 stages=9", kGpu, "stages", "9",
        "stages=8"},
+      {"registers_fit_a_thread", kWide, "rows=8 unroll=8 warps=2", kGpu, "unroll", "8", "unroll=4"},
+      {"shared_memory_fits_a_block", kWide, "rows=8 unroll=1 warps=16", "cuda:sm_86", "warps", "16",
+       "warps=12"},
+      {"registers_fit_a_thread", "q=bf16 heads=8/1 dim=576", "rows=8 unroll=4", kGpu, "rows", "8",
+       "rows=3 unroll=1"},
+      {"shared_memory_fits_a_block", kPlain, "family=mma unroll=1 warps=4 stages=8", kGpu, "stages",
+       "8", "stages=7"},
+      {"shared_memory_fits_a_block", "q=bf16 heads=8/1 dim=576/512", kMma + "warps=4", kGpu,
+       "warps", "4", "warps=2 stages=2"},
+      {"registers_fit_the_file", kWide, "rows=8 unroll=4 warps=12", kGpu, "warps", "12", "warps=8"},
+  };
+}
+
+// Of the grid, of how partials are joined, and of launches.
+std::vector<Case> cases_of_launches() {
+  return {
       {"splits_are_in_range", kPlain, "splits=0", kGpu, "splits", "0", "splits=1"},
       {"splits_are_in_range", kPlain, "partition=strided splits=1025", kGpu, "splits", "1025",
        "splits=1024"},
@@ -77,21 +94,50 @@ const std::vector<Case>& cases() {
       {"blocks_are_in_range", kPlain, "blocks=65537", kGpu, "blocks", "65537", "blocks=65536"},
       {"blocks_are_in_range", kPlain, "partition=strided blocks=8", kGpu, "blocks", "8",
        "partition=flat blocks=8"},
+      {"clusters_are_of_sm_90_and_newer", kPlain, "splits=8 cluster=4", "cuda:sm_89", "reduce",
+       "cluster", "reduce=last_block cluster=1"},
+      {"clusters_are_of_sm_90_and_newer", kPlain, "family=vector warps=1 splits=8 cluster=4", kCpu,
+       "reduce", "cluster", "reduce=last_block cluster=1"},
+      {"clusters_hold_one_sequence", kPlain, "blocks=8 cluster=4", kGpu, "reduce", "cluster",
+       "reduce=last_block cluster=1"},
+      {"cluster_is_in_range", kPlain, "splits=8 reduce=cluster", kGpu, "cluster", "1", "cluster=2"},
+      {"cluster_is_in_range", kPlain, "splits=34 cluster=17", kGpu, "cluster", "17", "cluster=16"},
+      {"cluster_is_in_range", kPlain, "reduce=cluster cluster=0", kGpu, "cluster", "0",
+       "cluster=2"},
+      {"cluster_is_in_range", kPlain, "splits=8 reduce=kernel cluster=4", kGpu, "cluster", "4",
+       "cluster=1"},
+      {"cluster_is_in_range", kPlain, "splits=8 reduce=last_block cluster=2", "cuda:sm_80",
+       "cluster", "2", "cluster=1"},
+      {"splits_are_whole_clusters", kPlain, "splits=9 cluster=4", kGpu, "splits", "9", "splits=12"},
+      {"splits_are_whole_clusters", kPlain, "partition=strided cluster=8", kGpu, "splits", "1",
+       "splits=8"},
+      {"splits_are_whole_clusters", kPlain, "splits=1024 cluster=3", kGpu, "splits", "1024",
+       "splits=1023"},
+      {"partials_are_as_exact_as_the_output", "q=fp16 heads=32/8 dim=128", "splits=8 partials=bf16",
+       kGpu, "partials", "bf16", "partials=fp32"},
+      {"partials_are_as_exact_as_the_output", kPlain + " out=fp32", "splits=8 partials=bf16", kGpu,
+       "partials", "bf16", "partials=fp32"},
+      {"partials_are_as_exact_as_the_output", kPlain + " out=partial", "splits=8 partials=bf16",
+       kGpu, "partials", "bf16", "partials=fp32"},
+      {"partials_are_as_exact_as_the_output", kPlain,
+       "family=vector warps=1 splits=8 partials=bf16", kCpu, "partials", "bf16", "partials=fp32"},
+      {"programmatic_launches_are_of_sm_90_and_newer", kPlain, "splits=8 pdl=on", "cuda:sm_89",
+       "pdl", "on", "pdl=off"},
+      {"programmatic_launches_are_of_sm_90_and_newer", kPlain, "family=vector warps=1 pdl=on", kCpu,
+       "pdl", "on", "pdl=off"},
       {"merge_agrees_with_the_problem", kPlain + " merge=mlo", "merge=lse", kGpu, "merge", "lse",
        "merge=mlo"},
       {"deterministic_cuts_on_the_row_alone", kPlain + " deterministic=on", "blocks=8", kGpu,
        "partition", "flat", "partition=fixed or partition=strided"},
-      {"registers_fit_a_thread", kWide, "rows=8 unroll=8 warps=2", kGpu, "unroll", "8", "unroll=4"},
-      {"shared_memory_fits_a_block", kWide, "rows=8 unroll=1 warps=16", "cuda:sm_86", "warps", "16",
-       "warps=12"},
-      {"registers_fit_a_thread", "q=bf16 heads=8/1 dim=576", "rows=8 unroll=4", kGpu, "rows", "8",
-       "rows=3 unroll=1"},
-      {"shared_memory_fits_a_block", kPlain, "family=mma unroll=1 warps=4 stages=8", kGpu, "stages",
-       "8", "stages=6"},
-      {"shared_memory_fits_a_block", "q=bf16 heads=8/1 dim=576/512", kMma + "warps=4", kGpu,
-       "warps", "4", "warps=2 stages=2"},
-      {"registers_fit_the_file", kWide, "rows=8 unroll=4 warps=12", kGpu, "warps", "12", "warps=8"},
   };
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = [] {
+    std::vector<Case> all = cases_of_blocks();
+    for (const Case& c : cases_of_launches()) all.push_back(c);
+    return all;
+  }();
   return list;
 }
 
@@ -123,6 +169,30 @@ TEST(ScheduleRules, WhatTheyOfferPassesTheRule) {
     const std::optional<Refusal> refusal = refusal_of(c, mended);
     EXPECT_TRUE(!refusal || refusal->rule != c.rule) << mended << "\n" << to_string(*refusal);
   }
+}
+
+// The text form has no word for it.
+TEST(ScheduleRules, PartialsAreFp32OrBf16Alone) {
+  Schedule schedule = parse_schedule("splits=8").value();
+  for (DType type : {DType::fp16, DType::e4m3, DType::int8}) {
+    schedule.partial_dtype = type;
+    const auto refusal =
+        verify(parse_problem(kPlain).value(), schedule, parse_target(kGpu).value());
+    ASSERT_TRUE(refusal);
+    EXPECT_EQ(refusal->rule, "partials_are_as_exact_as_the_output");
+    EXPECT_EQ(refusal->fits, "partials=fp32");
+  }
+}
+
+TEST(ScheduleRules, TakeClustersEarlyLaunchesAndBf16PartialsOnEveryArchitectureThatHasThem) {
+  const std::string words = "splits=32 cluster=16 partials=bf16 merge=lse pdl=on";
+  for (const char* target : {"cuda:sm_90a", "cuda:sm_100a", "cuda:sm_103a", "cuda:sm_120a"})
+    for (const std::string family : {"", "family=mma unroll=1 stages=2 warps=2 "})
+      for (const char* deterministic : {"", " deterministic=on"}) {
+        const Case c{"", kPlain + deterministic, "", target, "", "", ""};
+        const auto refusal = refusal_of(c, family + words);
+        EXPECT_FALSE(refusal) << target << " " << family << to_string(*refusal);
+      }
 }
 
 TEST(ScheduleRules, ComeAfterThoseOfTheProblem) {

@@ -13,7 +13,7 @@ namespace {
 constexpr int kDevices = 8;
 // sizeof of LaunchArgs and MergeArgs.
 constexpr int kLaunchArgsBytes = 584;
-constexpr int kMergeArgsBytes = 120;
+constexpr int kMergeArgsBytes = 128;
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201;
 
 struct Module;
@@ -36,6 +36,7 @@ struct State {
   int device_count = 2;
   int major = 9, minor = 0;
   int static_smem = 0;
+  int active_clusters = 8;
   std::vector<Call> calls;
   std::map<std::string, PlannedFailure> failures;
   Context contexts[kDevices];
@@ -54,6 +55,14 @@ void* current() { return context_stack.empty() ? nullptr : context_stack.back();
 int needs_context() { return current() == nullptr ? kInvalidContext : 0; }
 
 std::string entry_of(void* function) { return static_cast<Function*>(function)->entry; }
+
+int record_launch(Call call, void** parameters) {
+  const auto* argument = static_cast<const uint8_t*>(parameters[0]);
+  const bool merge = call.entry.find("merge") != std::string::npos;
+  call.argument.assign(argument, argument + (merge ? kMergeArgsBytes : kLaunchArgsBytes));
+  if (const int failed = record(std::move(call))) return failed;
+  return needs_context();
+}
 
 }  // namespace
 
@@ -77,6 +86,7 @@ void reset() {
   s.major = 9;
   s.minor = 0;
   s.static_smem = 0;
+  s.active_clusters = 8;
   s.calls.clear();
   s.failures.clear();
   context_stack.clear();
@@ -90,6 +100,8 @@ void set_capability(int major, int minor) {
 }
 
 void set_static_smem(int bytes) { state().static_smem = bytes; }
+
+void set_active_clusters(int count) { state().active_clusters = count; }
 
 void fail(const std::string& name, int nth, int result) {
   const std::lock_guard lock(state().mutex);
@@ -280,7 +292,7 @@ FAKE_EXPORT int cuFuncGetAttribute(int* value, int attribute, void* function) {
           {.name = "cuFuncGetAttribute", .entry = entry_of(function), .values = {attribute}})) {
     return failed;
   }
-  const std::map<int, int> values = {{1, state().static_smem}, {3, 16}, {4, 42}};
+  const std::map<int, int> values = {{0, 128}, {1, state().static_smem}, {3, 16}, {4, 42}};
   const auto found = values.find(attribute);
   if (found == values.end()) return fake_cuda::kInvalidValue;
   *value = found->second;
@@ -305,13 +317,54 @@ FAKE_EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y,
             .block = {block_x, block_y, block_z},
             .smem_bytes = smem_bytes,
             .stream = stream};
-  const auto* argument = static_cast<const uint8_t*>(parameters[0]);
-  const bool merge = call.entry.find("merge") != std::string::npos;
-  call.argument.assign(
-      argument, argument + (merge ? fake_cuda::kMergeArgsBytes : fake_cuda::kLaunchArgsBytes));
+  return fake_cuda::record_launch(std::move(call), parameters);
+}
+
+// The driver of the build with FAKE_WITHOUT_LAUNCH_EX is one from before CUDA 11.8.
+#ifndef FAKE_WITHOUT_LAUNCH_EX
+// Of CUlaunchAttribute, the part that its number is in.
+struct FakeAttribute {
+  int id;
+  int padding;
+  int number;
+  int unused[15];
+};
+
+// CUlaunchConfig.
+struct FakeConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned smem_bytes;
+  void* stream;
+  const FakeAttribute* attributes;
+  unsigned attribute_count;
+};
+
+FAKE_EXPORT int cuLaunchKernelEx(const FakeConfig* config, void* function, void** parameters,
+                                 void**) {
+  Call call{.name = "cuLaunchKernelEx",
+            .entry = entry_of(function),
+            .grid = {config->grid[0], config->grid[1], config->grid[2]},
+            .block = {config->block[0], config->block[1], config->block[2]},
+            .smem_bytes = config->smem_bytes,
+            .stream = config->stream};
+  for (unsigned i = 0; i < config->attribute_count; ++i)
+    call.attributes.push_back({config->attributes[i].id, config->attributes[i].number});
+  return fake_cuda::record_launch(std::move(call), parameters);
+}
+
+FAKE_EXPORT int cuOccupancyMaxActiveClusters(int* clusters, void* function,
+                                             const FakeConfig* config) {
+  Call call{.name = "cuOccupancyMaxActiveClusters",
+            .entry = entry_of(function),
+            .grid = {config->grid[0], config->grid[1], config->grid[2]},
+            .block = {config->block[0], config->block[1], config->block[2]},
+            .smem_bytes = config->smem_bytes};
   if (const int failed = record(std::move(call))) return failed;
+  *clusters = state().active_clusters;
   return needs_context();
 }
+#endif
 
 FAKE_EXPORT int cuMemAlloc_v2(unsigned long long* pointer, size_t bytes) {
   if (const int failed = record({.name = "cuMemAlloc_v2", .values = {int64_t(bytes)}})) {

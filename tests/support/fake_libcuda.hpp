@@ -9,16 +9,24 @@
 
 namespace fake_cuda {
 
+struct Attribute {
+  int id = 0;
+  int value = 0;
+
+  bool operator==(const Attribute&) const = default;
+};
+
 struct Call {
   std::string name;   // "cuLaunchKernel", as the driver exports it
-  std::string entry;  // cuModuleGetFunction, cuLaunchKernel, cuFunc*: the kernel's name
+  std::string entry;  // cuModuleGetFunction, cuLaunchKernel*, cuFunc*: the kernel's name
   unsigned grid[3] = {};
   unsigned block[3] = {};
   unsigned smem_bytes = 0;
   void* stream = nullptr;
-  void* context = nullptr;        // that was current, or that the call names
-  int64_t values[2] = {};         // attribute and value; ordinal; bytes
-  std::vector<uint8_t> argument;  // cuLaunchKernel: the bytes of its one parameter
+  void* context = nullptr;            // that was current, or that the call names
+  int64_t values[2] = {};             // attribute and value; ordinal; bytes
+  std::vector<uint8_t> argument;      // cuLaunchKernel*: the bytes of its one parameter
+  std::vector<Attribute> attributes;  // cuLaunchKernelEx
 };
 
 // Everything back to the start: two devices of capability 9.0, no failures, an empty record, no
@@ -27,6 +35,8 @@ __attribute__((visibility("default"))) void reset();
 __attribute__((visibility("default"))) void set_device_count(int count);
 __attribute__((visibility("default"))) void set_capability(int major, int minor);
 __attribute__((visibility("default"))) void set_static_smem(int bytes);  // of every kernel
+// What cuOccupancyMaxActiveClusters says of every kernel; at first 8.
+__attribute__((visibility("default"))) void set_active_clusters(int count);
 
 // The n-th call (from 1, counted from now) of the exported name returns `result` and does nothing.
 __attribute__((visibility("default"))) void fail(const std::string& name, int nth, int result);

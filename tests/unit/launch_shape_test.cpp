@@ -22,7 +22,7 @@ TEST(LaunchShape, HasABlockForEverySplitOfEverySequenceAndAReduceBlockForEachSeq
   EXPECT_EQ(shape.reduce_blocks, 3 * 8 * 2);
   EXPECT_EQ(shape.split_threads, 128);
   EXPECT_EQ(shape.reduce_threads, 64);
-  EXPECT_EQ(shape.split_smem_bytes, 4 * 4 * 2 * 130 + 16);
+  EXPECT_EQ(shape.split_smem_bytes, 4 * 2 * (4 * 132 + 8) + 16);
 }
 
 TEST(LaunchShape, OfAFlatPartitionIsItsBlocksWhateverTheBatch) {
@@ -40,6 +40,29 @@ TEST(LaunchShape, HasNoReduceKernelWhereTheLastBlockReducesOrNothingIsSplit) {
     EXPECT_EQ(shape.reduce_blocks, 0) << text;
     EXPECT_EQ(shape.reduce_threads, 0) << text;
   }
+}
+
+TEST(LaunchShape, OfClustersHasABlockForEverySplitAndNoReduceKernel) {
+  for (const char* text :
+       {"rows=2 warps=2 splits=4 cluster=4", "rows=2 warps=2 splits=12 cluster=4",
+        "rows=2 warps=2 partition=strided splits=32 cluster=16"}) {
+    const Schedule schedule = schedule_of(text);
+    const LaunchShape shape = launch_shape(llama(), schedule, 3);
+    EXPECT_EQ(shape.split_blocks, 3 * 8 * 2 * schedule.splits) << text;
+    EXPECT_EQ(shape.split_blocks % shape.cluster, 0) << text;
+    EXPECT_EQ(shape.cluster, schedule.cluster) << text;
+    EXPECT_EQ(shape.reduce_blocks, 0) << text;
+    // Beside the rows of two warps, what the blocks of the cluster give.
+    EXPECT_EQ(shape.split_smem_bytes,
+              2 * 2 * (4 * 132 + 8) + 16 + cluster_join_bytes(llama(), schedule))
+        << text;
+  }
+  EXPECT_EQ(launch_shape(llama(), schedule_of("splits=4"), 3).cluster, 1);
+}
+
+TEST(LaunchShape, SaysWhetherKernelsAreLaunchedEarly) {
+  EXPECT_TRUE(launch_shape(llama(), schedule_of("splits=4 pdl=on"), 1).pdl);
+  EXPECT_FALSE(launch_shape(llama(), schedule_of("splits=4"), 1).pdl);
 }
 
 TEST(LaunchShape, OfTheCpuHasBlocksOfOneThreadWithoutSharedMemory) {
@@ -72,8 +95,33 @@ TEST(BufferSizes, HoldTwoSlotsForEveryBlockOfAFlatPartitionWhateverTheBatch) {
   }
 }
 
+// K clusters of N blocks a sequence: K slots, N sets of statistics in each, and N counters.
+TEST(BufferSizes, OfClustersHoldASlotForEachClusterAndACounterForEachOfItsBlocks) {
+  const Problem one_row = parse_problem("q=bf16 heads=3 dim=128/64").value();
+  const BufferSizes three = buffer_sizes(one_row, schedule_of("rows=1 splits=12 cluster=4"), 2);
+  EXPECT_EQ(three.partial_o_offset, 2 * 3 * 3 * 4 * 2);
+  EXPECT_EQ(three.scratch_bytes, 4 * (2 * 3 * 3 * (4 * 2 + 64)));
+  EXPECT_EQ(three.state_bytes, 4 * 2 * 3 * 4);
+  const BufferSizes lse =
+      buffer_sizes(one_row, schedule_of("rows=1 splits=32 cluster=16 merge=lse"), 2);
+  EXPECT_EQ(lse.partial_o_offset, 2 * 3 * 2 * 16);
+  EXPECT_EQ(lse.scratch_bytes, 4 * (2 * 3 * 2 * (16 + 64)));
+  EXPECT_EQ(lse.state_bytes, 4 * 2 * 3 * 16);
+}
+
+TEST(BufferSizes, OfBf16PartialsHaveOutputsOfHalfTheSizeBehindStatisticsInFp32) {
+  const Problem one_row = parse_problem("q=bf16 heads=3 dim=128/64").value();
+  for (const char* reduce : {"reduce=kernel", "reduce=last_block"}) {
+    const std::string text = std::string("rows=1 splits=5 partials=bf16 ") + reduce;
+    const BufferSizes sizes = buffer_sizes(one_row, schedule_of(text), 3);
+    EXPECT_EQ(sizes.partial_o_offset, 92);  // 16-byte aligned, like those of fp32
+    EXPECT_EQ(sizes.scratch_bytes, 4 * 92 + 2 * 45 * 64);
+  }
+}
+
 TEST(BufferSizes, AreZeroWhereNothingIsSplit) {
-  for (const char* text : {"splits=1", "partition=strided splits=1 reduce=last_block", "blocks=1"})
+  for (const char* text : {"splits=1", "partition=strided splits=1 reduce=last_block", "blocks=1",
+                           "splits=8 cluster=8", "splits=8 cluster=8 partials=bf16"})
     EXPECT_EQ(buffer_sizes(llama(), schedule_of(text), 64), BufferSizes{}) << text;
 }
 

@@ -26,7 +26,8 @@ inline std::vector<Piece> pieces_by_splits(const Schedule& schedule,
     const int64_t count = tiles[size_t(seq)];
     const int64_t active = std::min<int64_t>(schedule.splits, std::max<int64_t>(1, count));
     for (int64_t s = 0; s < active; ++s) {
-      Piece piece{seq, seq * schedule.splits + s, seq * schedule.splits + s, {}};
+      const int64_t block = seq * schedule.splits + s;
+      Piece piece{seq, block, block / schedule.cluster, {}};  // a cluster has one slot
       if (schedule.partition == Partition::strided) {
         for (int64_t t = s; t < count; t += active) piece.tiles.push_back(t);
       } else {

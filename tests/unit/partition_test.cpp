@@ -29,14 +29,18 @@ Case random_case(Engine& engine) {
   c.problem.kv_heads = between(engine, 1, 4);
   c.problem.q_heads = c.problem.kv_heads * between(engine, 1, 9);
   c.schedule.rows = between(engine, 1, 8);
-  c.schedule.reduce = coin(engine) ? Reduce::kernel : Reduce::last_block;
   c.schedule.merge = coin(engine) ? Merge::mlo : Merge::lse;
+  c.schedule.partial_dtype = coin(engine) ? DType::fp32 : DType::bf16;
   c.schedule.partition =
       one_of<Partition>(engine, {Partition::fixed, Partition::flat, Partition::strided});
-  if (c.schedule.partition == Partition::flat) {
+  const bool flat = c.schedule.partition == Partition::flat;
+  c.schedule.reduce = one_of<Reduce>(
+      engine, {Reduce::kernel, Reduce::last_block, flat ? Reduce::kernel : Reduce::cluster});
+  if (c.schedule.reduce == Reduce::cluster) c.schedule.cluster = between(engine, 2, 16);
+  if (flat) {
     c.schedule.blocks = between(engine, 1, 40);
   } else {
-    c.schedule.splits = between(engine, 1, 9);
+    c.schedule.splits = c.schedule.cluster * between(engine, 1, c.schedule.cluster > 1 ? 4 : 9);
   }
   c.batch = between(engine, 1, 5);
   for (int64_t row = 0; row < c.batch; ++row) {
@@ -83,19 +87,29 @@ TEST(Partition, GivesASequenceWithoutTilesExactlyOneOwner) {
   });
 }
 
-TEST(Partition, GivesEveryPartialASlotOfItsOwnInsideTheScratch) {
+TEST(Partition, GivesEveryPartialASlotOfItsOwnInsideTheScratchAndACounterToEverySlice) {
   for_random_cases([](const Case& c) {
-    std::vector<int> count(c.tiles.size());
-    for (const Piece& piece : c.pieces) ++count[size_t(piece.sequence)];
+    const int cluster = c.schedule.cluster;
+    std::vector<std::set<int64_t>> slots(c.tiles.size());
+    for (const Piece& piece : c.pieces) slots[size_t(piece.sequence)].insert(piece.slot);
     const BufferSizes sizes = buffer_sizes(c.problem, c.schedule, c.batch);
     const int64_t statistics = exchanged_merge(c.problem, c.schedule) == Merge::lse ? 1 : 2;
-    std::set<int64_t> slots;
+    std::map<int64_t, std::vector<int64_t>> blocks;  // of each slot
     for (const Piece& piece : c.pieces) {
-      if (count[size_t(piece.sequence)] < 2) continue;  // finished by its block, no partial
-      ASSERT_TRUE(slots.insert(piece.slot).second) << "slot " << piece.slot << " is used twice";
+      if (slots[size_t(piece.sequence)].size() < 2) continue;  // finished where it is made
+      blocks[piece.slot].push_back(piece.block);
       const int64_t rows_end = (piece.slot + 1) * c.schedule.rows;
-      ASSERT_LE(rows_end * statistics, sizes.partial_o_offset);
-      ASSERT_LE(4 * (sizes.partial_o_offset + rows_end * c.problem.dim_v), sizes.scratch_bytes);
+      ASSERT_LE(rows_end * cluster * statistics, sizes.partial_o_offset);
+      ASSERT_LE(4 * sizes.partial_o_offset +
+                    rows_end * c.problem.dim_v * size_bytes(c.schedule.partial_dtype),
+                sizes.scratch_bytes);
+      if (c.schedule.reduce != Reduce::kernel) {
+        ASSERT_LE(4 * (piece.sequence + 1) * cluster, sizes.state_bytes);
+      }
+    }
+    for (const auto& [slot, sharing] : blocks) {
+      ASSERT_LE(int64_t(sharing.size()), cluster) << "slot " << slot << " is used twice";
+      ASSERT_EQ(sharing.front() / cluster, sharing.back() / cluster) << slot;
     }
   });
 }
@@ -105,7 +119,8 @@ TEST(Partition, SlotsOfASequenceAreInTheOrderOfItsBlocks) {
     std::map<int64_t, int64_t> last_slot;
     for (const Piece& piece : c.pieces) {  // pieces come in block order
       const auto [place, is_first] = last_slot.try_emplace(piece.sequence, piece.slot);
-      ASSERT_TRUE(is_first || piece.slot > place->second) << piece.slot;
+      const bool same_cluster = c.schedule.cluster > 1 && piece.slot == place->second;
+      ASSERT_TRUE(is_first || same_cluster || piece.slot > place->second) << piece.slot;
       place->second = piece.slot;
     }
   });
@@ -115,6 +130,7 @@ TEST(Partition, EveryPieceIsOfABlockOfTheGrid) {
   for_random_cases([](const Case& c) {
     const LaunchShape shape = launch_shape(c.problem, c.schedule, c.batch);
     ASSERT_EQ(shape.sequences, int64_t(c.tiles.size()));
+    ASSERT_EQ(shape.split_blocks % shape.cluster, 0);
     for (const Piece& piece : c.pieces) ASSERT_LT(piece.block, shape.split_blocks);
   });
 }

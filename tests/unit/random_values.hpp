@@ -197,7 +197,10 @@ inline Schedule any_schedule(Engine& engine) {
       one_of<Partition>(engine, {Partition::fixed, Partition::flat, Partition::strided});
   schedule.splits = between(engine, 0, 70);
   schedule.blocks = between(engine, 0, 300);
-  schedule.reduce = coin(engine) ? Reduce::kernel : Reduce::last_block;
+  schedule.reduce = one_of<Reduce>(engine, {Reduce::kernel, Reduce::last_block, Reduce::cluster});
+  schedule.cluster = between(engine, 0, 17);
+  schedule.partial_dtype = one_of<DType>(engine, {DType::fp32, DType::bf16});
+  schedule.pdl = coin(engine);
   schedule.merge = one_of<Merge>(engine, {Merge::automatic, Merge::mlo, Merge::lse});
   return schedule;
 }
@@ -219,6 +222,12 @@ inline Schedule random_schedule(Engine& engine, const Problem& problem, const Ta
       schedule.stages = between(engine, 2, 4);
     }
     if (schedule.family == Family::vector) schedule.warps = 1;
+    if (schedule.reduce == Reduce::cluster) {
+      schedule.cluster = between(engine, 2, 16);
+      schedule.splits = schedule.cluster * between(engine, 1, 8);
+    } else {
+      schedule.cluster = 1;
+    }
     if (schedule.partition == Partition::flat) {
       schedule.splits = 1;
     } else {

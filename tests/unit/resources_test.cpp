@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/arithmetic.hpp"
 #include "compiler/text.hpp"
 #include "tests/unit/random_values.hpp"
 
@@ -62,17 +63,17 @@ TEST(LaneShape, OfCommonHeads) {
             (LaneShape{16, 4, 4, 8, 8}));
 }
 
-TEST(MmaShape, StagesRowsAtOddPitches) {
+TEST(MmaShape, StagesRowsInWholeSectors) {
   const Problem plain = problem_of("q=bf16 heads=32/8 dim=128");
   const Schedule schedule = schedule_of("family=mma rows=4 warps=4 unroll=1 stages=3");
   const MmaShape shape = mma_shape(plain, schedule);
   EXPECT_EQ(shape.panels, 1);
-  EXPECT_EQ(shape.pitch_k, 17 * 16);  // 256 bytes are 16 chunks; the next odd number is 17
-  EXPECT_EQ(shape.pitch_v, 17 * 16);
-  EXPECT_EQ(shape.step_bytes, 16 * 34 * 16);
+  EXPECT_EQ(shape.pitch_k, 256);
+  EXPECT_EQ(shape.pitch_v, 256);
+  EXPECT_EQ(shape.step_bytes, 16 * 512);
   EXPECT_EQ(shape.work_bytes, 0);
-  EXPECT_EQ(shape.q_bytes, 8 * 17 * 16);
-  EXPECT_EQ(shape.loop_bytes, 8 * 272 + 4 * 3 * 8704);
+  EXPECT_EQ(shape.q_bytes, 8 * 256);
+  EXPECT_EQ(shape.loop_bytes, 8 * 256 + 4 * 3 * 8192);
   EXPECT_EQ(shape.copy_k, 16);
   EXPECT_EQ(resources_of(plain, schedule, h200()).smem_bytes, shape.loop_bytes);
 }
@@ -83,11 +84,11 @@ TEST(MmaShape, OfEightBitsHasRowsAsInMemoryAndAPlaceToConvertThem) {
   const MmaShape shape =
       mma_shape(problem, schedule_of("family=mma rows=9 warps=2 unroll=1 stages=2"));
   EXPECT_EQ(shape.panels, 2);
-  EXPECT_EQ(shape.pitch_k, 7 * 16);      // 100 bytes
-  EXPECT_EQ(shape.pitch_v, 7 * 16);      // 48 elements of 2 bytes: 6 chunks, so 7
-  EXPECT_EQ(shape.work_pitch, 15 * 16);  // 112 elements of 2 bytes: 14 chunks, so 15
-  EXPECT_EQ(shape.step_bytes, 16 * 14 * 16 + 128);
-  EXPECT_EQ(shape.work_bytes, 16 * 240);
+  EXPECT_EQ(shape.pitch_k, 4 * 32);     // 100 bytes
+  EXPECT_EQ(shape.pitch_v, 3 * 32);     // 48 elements of 2 bytes
+  EXPECT_EQ(shape.work_pitch, 7 * 32);  // 112 elements of 2 bytes
+  EXPECT_EQ(shape.step_bytes, 16 * 7 * 32 + 128);
+  EXPECT_EQ(shape.work_bytes, 16 * 224);
   EXPECT_EQ(shape.copy_k, 4);
   EXPECT_EQ(shape.copy_v, 4);
 }
@@ -96,7 +97,7 @@ TEST(MmaShape, OfVWithinKHasNoRowsOfV) {
   const Problem mla = problem_of("q=bf16 heads=128/1 dim=576/512 v_in_k=on");
   const MmaShape shape = mma_shape(mla, schedule_of("family=mma rows=8 unroll=1 stages=2"));
   EXPECT_EQ(shape.pitch_v, 0);
-  EXPECT_EQ(shape.step_bytes, 16 * 73 * 16);  // 1152 bytes are 72 chunks
+  EXPECT_EQ(shape.step_bytes, 16 * 1152);
   EXPECT_EQ(most_mma_rows(mla), 8);
   EXPECT_EQ(most_mma_rows(problem_of("q=bf16 heads=1 dim=64")), 64);
   EXPECT_EQ(most_mma_rows(problem_of("q=bf16 heads=1 dim=576")), 0);
@@ -106,7 +107,8 @@ TEST(MmaShape, OfVWithinKHasNoRowsOfV) {
 TEST(Resources, SharedMemoryIsTheMergeBufferOfTheWarps) {
   const Resources needs = resources_of(problem_of("q=bf16 heads=32/8 dim=128"),
                                        schedule_of("rows=4 warps=4 splits=8"), h200());
-  EXPECT_EQ(needs.smem_bytes, 4 * 4 * 4 * (128 + 2) + 16);
+  // Rows of 128 floats and 4 more, m and l of each, and 16 bytes for one word to all.
+  EXPECT_EQ(needs.smem_bytes, 4 * 4 * (4 * 132 + 8) + 16);
   EXPECT_EQ(needs.threads_per_block, 128);
 }
 
@@ -136,6 +138,45 @@ TEST(Resources, TheEstimateOfRegistersGrowsWithRowsAndUnroll) {
   EXPECT_LT(registers("rows=2 unroll=1"), registers("rows=2 unroll=4"));
 }
 
+// A warp of the mma family holds q while its operands of 16 columns are 16 or fewer: three of
+// dim=40 for each of five panels, but not of six.
+TEST(Resources, TheEstimateCountsQWhereTheDeviceHoldsIt) {
+  const Problem problem = problem_of("q=bf16 heads=48/1 dim=40");
+  const auto registers = [&](std::string_view text) {
+    return resources_of(problem, schedule_of(text), h200()).registers_per_thread;
+  };
+  const int accumulators = 48 / 4;  // of a panel
+  EXPECT_EQ(registers("family=mma rows=40 warps=4 unroll=1 stages=2"),
+            60 + 5 * accumulators + 2 * 15);
+  EXPECT_EQ(registers("family=mma rows=48 warps=4 unroll=1 stages=2"), 60 + 6 * accumulators);
+}
+
+TEST(Arithmetic, RoundsUpToWholeUnits) {
+  static_assert(ceil_div(0, 7) == 0 && ceil_div(1, 7) == 1 && ceil_div(7, 7) == 1);
+  static_assert(ceil_div(int64_t(1) << 40, 3) == 366503875926);
+  static_assert(round_up(0, 16) == 0 && round_up(16, 16) == 16 && round_up(17, 16) == 32);
+}
+
+// Each block of a cluster gets its slice of the rows from all of them, and all statistics.
+TEST(Resources, ABlockOfAClusterNeedsRoomForWhatTheOthersGiveIt) {
+  const Problem problem = problem_of("q=bf16 heads=8/1 dim=128");
+  for (const std::string family : {"rows=4 ", "family=mma rows=4 unroll=1 stages=2 "}) {
+    const Schedule alone = schedule_of(family + "splits=32 reduce=last_block");
+    EXPECT_EQ(cluster_join_bytes(problem, alone), 0);
+    for (const int blocks : {2, 4, 16}) {
+      const Schedule cluster = schedule_of(family + "splits=32 cluster=" + std::to_string(blocks));
+      const int64_t given = 4 * 4 * 128 + blocks * 4 * 8;  // whole rows, in slices
+      EXPECT_EQ(cluster_join_bytes(problem, cluster), given);
+      EXPECT_EQ(resources_of(problem, cluster, h200()).smem_bytes,
+                resources_of(problem, alone, h200()).smem_bytes + given);
+    }
+  }
+  // 4 rows of 25 vectors of 2 floats make slices of 34 for three blocks.
+  EXPECT_EQ(cluster_join_bytes(problem_of("q=bf16 heads=8/1 dim=50"),
+                               schedule_of("rows=4 splits=3 cluster=3")),
+            3 * (34 * 8 + 4 * 8));
+}
+
 TEST(Resources, OfTheCpuAreNone) {
   const Schedule schedule = schedule_of("family=vector warps=1");
   EXPECT_EQ(resources_of(problem_of("q=bf16 heads=1 dim=128"), schedule, Target{}), Resources{});
@@ -146,6 +187,9 @@ TEST(Resources, APartialRowIsItsOutputAndOneOrTwoStatistics) {
   EXPECT_EQ(partial_row_bytes(problem, schedule_of("merge=mlo")), 520);
   EXPECT_EQ(partial_row_bytes(problem, schedule_of("merge=lse")), 516);
   EXPECT_EQ(partial_row_bytes(problem, schedule_of("rows=1")), 520);
+  EXPECT_EQ(partial_row_bytes(problem, schedule_of("merge=mlo partials=bf16")), 264);
+  EXPECT_EQ(partial_row_bytes(problem, schedule_of("merge=lse partials=bf16")), 260);
+  EXPECT_EQ(partial_row_bytes(problem, schedule_of("merge=mlo splits=8 cluster=4")), 512 + 4 * 8);
 }
 
 TEST(Resources, KvBytesAreThoseOfEveryHeadOfEveryToken) {

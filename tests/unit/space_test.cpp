@@ -20,7 +20,7 @@ TEST(Space, HoldsOnlyLegalSchedulesEachOnce) {
     for (const char* text : {"q=bf16 heads=32/8 dim=128", "q=fp32 heads=71/1 dim=256 merge=lse",
                              "q=fp16 heads=12/1 dim=64 deterministic=on"}) {
       const Problem problem = problem_of(text);
-      const auto space = schedule_space(problem, target_of(target), {1, 7}, {16});
+      const auto space = schedule_space(problem, target_of(target), {1, 6}, {16});
       ASSERT_FALSE(space.empty());
       std::set<std::string> seen;
       for (const Schedule& schedule : space) {
@@ -38,6 +38,7 @@ TEST(Space, SpansEveryPartitionReduceAndMergeThatTheProblemLeavesOpen) {
   const auto open = schedule_space(problem_of("q=bf16 heads=32/8 dim=128"), target, {1, 7}, {264});
   for (Partition partition : {Partition::fixed, Partition::flat, Partition::strided})
     EXPECT_GT(count(open, [&](const Schedule& s) { return s.partition == partition; }), 0);
+  EXPECT_EQ(count(open, [](const Schedule& s) { return s.reduce == Reduce::cluster; }), 0);
   for (Reduce reduce : {Reduce::kernel, Reduce::last_block})
     EXPECT_GT(count(open, [&](const Schedule& s) { return s.reduce == reduce; }), 0);
   for (Merge merge : {Merge::mlo, Merge::lse})
@@ -54,6 +55,26 @@ TEST(Space, SpansEveryPartitionReduceAndMergeThatTheProblemLeavesOpen) {
       problem_of("q=bf16 heads=32/8 dim=128 merge=mlo deterministic=on"), target, {7}, {264});
   EXPECT_EQ(count(strict, [](const Schedule& s) { return s.partition == Partition::flat; }), 0);
   EXPECT_EQ(count(strict, [](const Schedule& s) { return s.merge != Merge::automatic; }), 0);
+}
+
+TEST(Space, SpansClustersThatDivideTheSplitsEarlyLaunchesAndTypesOfPartials) {
+  const auto space_of = [](std::string_view problem, std::string_view target) {
+    return schedule_space(problem_of(problem), target_of(target), {8, 12}, {264});
+  };
+  std::set<std::pair<int, int>> clusters;
+  std::set<std::pair<bool, DType>> launches;
+  for (const Schedule& s : space_of("q=bf16 heads=32/8 dim=128", "cuda:sm_90a")) {
+    if (s.reduce == Reduce::cluster) clusters.insert({s.splits, s.cluster});
+    launches.insert({s.pdl, s.partial_dtype});
+  }
+  EXPECT_EQ(clusters, (std::set<std::pair<int, int>>{{8, 2}, {8, 4}, {8, 8}, {12, 2}, {12, 4}}));
+  EXPECT_EQ(launches.size(), 4u);
+  for (const Schedule& s : space_of("q=bf16 heads=32/8 dim=128", "cuda:sm_89")) {
+    ASSERT_NE(s.reduce, Reduce::cluster);
+    ASSERT_FALSE(s.pdl);
+  }
+  for (const Schedule& s : space_of("q=fp16 heads=32/8 dim=128", "cuda:sm_90a"))
+    ASSERT_EQ(s.partial_dtype, DType::fp32);
 }
 
 TEST(Space, OfARefusedProblemIsEmpty) {

@@ -17,6 +17,17 @@ TEST(Target, EveryKnownArchitectureReadsBackAndRunsAPlainProblem) {
   }
 }
 
+TEST(Target, HasTheComputeCapabilityThatItsNameSays) {
+  const auto capability = [](std::string_view text) {
+    return compute_capability(parse_target(text).value());
+  };
+  EXPECT_EQ(capability("cuda:sm_80"), 80);
+  EXPECT_EQ(capability("cuda:sm_90a"), 90);
+  EXPECT_EQ(capability("cuda:sm_103a"), 103);
+  EXPECT_EQ(capability("cpu:x86-64-v3"), 0);
+  EXPECT_EQ(compute_capability(Target{}), 0);
+}
+
 TEST(Target, OfACpuTakesTheVectorWidthFromTheNameOrFromTheOverride) {
   const auto bits = [](std::string_view text) { return parse_target(text).value().vector_bits; };
   EXPECT_EQ(bits("cpu:x86-64-v2"), 128);

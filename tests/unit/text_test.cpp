@@ -90,6 +90,16 @@ TEST(Text, EveryWordHasItsPlace) {
   const std::string mma =
       "schedule family=mma tile=64 rows=4 unroll=1 stages=3 partition=fixed splits=1";
   EXPECT_EQ(print(parse_schedule(mma).value()), mma);
+  const std::string cluster =
+      "schedule family=simt tile=32 rows=2 warps=8 unroll=2 partition=strided splits=8 "
+      "reduce=cluster cluster=4 partials=bf16 merge=lse pdl=on";
+  const Schedule schedule = parse_schedule(cluster).value();
+  EXPECT_EQ(print(schedule), cluster);
+  EXPECT_EQ(schedule.reduce, Reduce::cluster);
+  EXPECT_EQ(schedule.cluster, 4);
+  EXPECT_EQ(schedule.partial_dtype, DType::bf16);
+  EXPECT_TRUE(schedule.pdl);
+  EXPECT_EQ(parse_schedule("cluster=1 partials=fp32 pdl=off").value(), Schedule{});
 }
 
 TEST(Text, ExpressionsMayUseNamesThatLaterWordsGive) {
@@ -198,6 +208,30 @@ TEST(Text, AWordOfTheOtherPartitionChangesThePartitionAndDropsWhatWasItsOwn) {
   EXPECT_EQ(parse_schedule("blocks=64", fixed).value(), flat);
   EXPECT_EQ(parse_schedule("partition=flat blocks=64", fixed).value(), flat);
   EXPECT_EQ(parse_schedule("partition=fixed splits=7", flat).value(), fixed);
+}
+
+TEST(Text, AWordOfClustersBringsOrEndsThem) {
+  Schedule fixed;
+  fixed.splits = 8;
+  fixed.reduce = Reduce::last_block;
+  Schedule clusters = fixed;
+  clusters.reduce = Reduce::cluster;
+  clusters.cluster = 4;
+  EXPECT_EQ(parse_schedule("cluster=4", fixed).value(), clusters);
+  EXPECT_EQ(parse_schedule("reduce=cluster cluster=4", fixed).value(), clusters);
+  EXPECT_EQ(parse_schedule("reduce=cluster", clusters).value(), clusters);
+  EXPECT_EQ(parse_schedule("splits=8", clusters).value(), clusters);
+  EXPECT_EQ(parse_schedule("cluster=1", clusters).value(), fixed);
+  EXPECT_EQ(parse_schedule("cluster=1", fixed).value(), fixed);
+  EXPECT_EQ(parse_schedule("reduce=last_block", clusters).value(), fixed);
+  Schedule flat = fixed;
+  flat.partition = Partition::flat;
+  flat.splits = 1;
+  flat.blocks = 64;
+  EXPECT_EQ(parse_schedule("blocks=64", clusters).value(), flat);
+  // What the text says itself stays, for the verifier to refuse.
+  EXPECT_EQ(parse_schedule("blocks=64 cluster=2", clusters).value().cluster, 2);
+  EXPECT_EQ(parse_schedule("reduce=kernel cluster=2", clusters).value().cluster, 2);
 }
 
 }  // namespace
