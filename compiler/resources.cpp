@@ -83,7 +83,8 @@ int64_t cluster_join_bytes(const Problem& problem, const Schedule& schedule) {
   if (schedule.reduce != Reduce::cluster) return 0;
   const int64_t width = problem.dim_v % 4 == 0 ? 4 : 2;  // floats of a vector
   const int64_t slice = ceil_div(schedule.rows * problem.dim_v / width, int64_t(schedule.cluster));
-  return schedule.cluster * (4 * width * slice + 8 * int64_t(schedule.rows));
+  const int64_t statistics = exchanged_merge(problem, schedule) == Merge::lse ? 1 : 2;
+  return 4 * schedule.cluster * (width * slice + statistics * schedule.rows);
 }
 
 Resources resources_of(const Problem& problem, const Schedule& schedule, const Target& target) {

@@ -43,10 +43,9 @@ struct BlockRows {
     return all;
   }
 
-  // A vector of row `r`, normalised by `all`, the union of the row's keys and perhaps a sink.
-  __device__ float4 join_vector(int r, int dim, const Statistics& all) const {
-    const float unit = all.l == 0.0f ? 0.0f : reciprocal(all.l);
-    float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+  // A vector of row `r`; `all` is the union of the row's keys and perhaps a sink.
+  __device__ float4 join_vector(int r, int dim, const Statistics& all, float unit) const {
+    float4 sum = {-0.0f, -0.0f, -0.0f, -0.0f};
 #pragma unroll
     for (int w = 0; w < C.warps; ++w) {
       const float weight = weight_of(statistics[w * C.rows + r].m, all.m) * unit;
@@ -66,10 +65,11 @@ __device__ inline void finish_vector(const LaunchArgs& args, const Piece& piece,
   if (piece.pieces == 1) {
     all = with_sink<C>(args, all, row.q_head);
     store_finished<C>(args, finished_row<C>(args, piece.row, piece.batch_row, row), at.dim,
-                      rows.join_vector(at.row, at.dim, all), all);
+                      rows.join_vector(at.row, at.dim, all, row_unit(all)), all);
   } else {
     const i64 slot_row = piece.slot * C.rows + at.row;
-    store_partial<C>(args, slot_row * C.dim_v + at.dim, rows.join_vector(at.row, at.dim, all));
+    store_partial<C>(args, slot_row * C.dim_v + at.dim,
+                     rows.join_vector(at.row, at.dim, all, partial_unit(all)));
     if (at.dim == 0) store_statistics<C.merge>(args.partials, slot_row, all);
   }
 }
@@ -81,13 +81,13 @@ __device__ inline void give_to_cluster(const BlockRows<C>& rows, const ClusterRo
 #pragma unroll 1
   for (int i = threadIdx.x; i < RowVector<C>::count; i += 32 * C.warps) {
     const RowVector<C> at(i);
-    joined.give(own_rank, i, rows.join_vector(at.row, at.dim, rows.join_statistics(at.row)));
+    const Statistics all = rows.join_statistics(at.row);
+    joined.give(own_rank, i, rows.join_vector(at.row, at.dim, all, partial_unit(all)));
   }
 #pragma unroll 1
   for (int i = threadIdx.x; i < C.rows * C.cluster; i += 32 * C.warps) {
     const int row = i / C.cluster;
-    joined.give_statistics(own_rank, i % C.cluster, row,
-                           exchanged<C.merge>(rows.join_statistics(row)));
+    joined.give_statistics(own_rank, i % C.cluster, row, rows.join_statistics(row));
   }
 }
 
@@ -114,7 +114,7 @@ __device__ inline void finish_piece(const LaunchArgs& args, const Piece& piece,
     if constexpr (C.reduce == Reduce::last_block) {
       if (piece.pieces > 1 &&
           arrive_last(args.arrivals + piece.sequence, piece.pieces, rows.flag)) {
-        reduce_sequence<C, Score>(args, piece.sequence, C.warps);
+        reduce_rows<C>(args, piece, piece.slots, C.warps);
       }
     }
     __syncthreads();

@@ -125,12 +125,16 @@ struct KvStages {
         base(shared + Shape::query_bytes + threadIdx.x / 32 * Shape::warp_bytes),
         lane(lane_index) {}
 
-  __device__ u32 k_rows(i32 step) const { return base + step % C.stages * Shape::step_bytes; }
-  __device__ u32 v_rows(i32 step) const {
-    return C.v_in_k ? k_rows(step) : k_rows(step) + step_keys * Shape::pitch_k;
+  // `stage` is where one of the ring's steps lies: K's rows, V's, and the keys' scales.
+  __device__ u32 last_stage() const { return base + (C.stages - 1) * Shape::step_bytes; }
+  __device__ u32 next_stage(u32 stage) const {
+    return stage == last_stage() ? base : stage + Shape::step_bytes;
   }
-  __device__ u32 scales(i32 step) const {
-    return k_rows(step) + step_keys * (Shape::pitch_k + Shape::pitch_v);
+  static __device__ u32 v_rows(u32 stage) {
+    return C.v_in_k ? stage : stage + step_keys * Shape::pitch_k;
+  }
+  static __device__ u32 scales(u32 stage) {
+    return stage + step_keys * (Shape::pitch_k + Shape::pitch_v);
   }
   __device__ u32 work() const { return base + C.stages * Shape::step_bytes; }
 
@@ -140,7 +144,7 @@ struct KvStages {
 
   static constexpr bool even_rows = C.page_size % step_keys == 0;
 
-  __device__ bool counts(i32 key) const { return key >= first_key && key < end_key; }
+  __device__ bool counts(i32 key) const { return u32(key - first_key) < u32(end_key - first_key); }
 
   __device__ StepRows look_up(i32 step_key) const {
     StepRows rows = {static_cast<const char*>(args.k), static_cast<const char*>(args.v),
@@ -162,18 +166,17 @@ struct KvStages {
   }
 
   // Starts the copies of a step; every call is one group, empty where no key takes part.
-  __device__ void start(i32 step, i32 step_key, const StepRows& rows) const {
+  __device__ void start(u32 stage, i32 step_key, const StepRows& rows) const {
     if (!is_outside(step_key)) {
       copy_rows<C.dim_qk * size_bytes(C.k_dtype), C.copy_k, Shape::pitch_k>(
-          k_rows(step), step_key, rows.k, args.k_stride_token * size_bytes(C.k_dtype),
-          rows.readable);
+          stage, step_key, rows.k, args.k_stride_token * size_bytes(C.k_dtype), rows.readable);
       if constexpr (!C.v_in_k) {
         copy_rows<C.dim_v * size_bytes(C.v_dtype), C.copy_v, Shape::pitch_v>(
-            v_rows(step), step_key, rows.v, args.v_stride_token * size_bytes(C.v_dtype),
+            v_rows(stage), step_key, rows.v, args.v_stride_token * size_bytes(C.v_dtype),
             rows.readable);
       }
       if constexpr (Shape::key_scales) {
-        copy_async<4>(scales(step) + 4 * lane, rows.scale,
+        copy_async<4>(scales(stage) + 4 * lane, rows.scale,
                       rows.readable && counts(step_key + lane % step_keys));
       }
     }
@@ -220,7 +223,7 @@ struct KvStages {
 #pragma unroll 1
     for (int index = lane; index < C.stages * step_keys * words; index += 32) {
       const int row = index / words;
-      const u32 to = k_rows(row / step_keys) +
+      const u32 to = base + row / step_keys * Shape::step_bytes +
                      turned<Shape::pitch_k>(row % step_keys, 2 * C.dim_qk + index % words * 4);
       asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(0) : "memory");
     }

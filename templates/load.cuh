@@ -14,23 +14,24 @@ struct Raw {
   u32 words[Bytes < 4 ? 1 : Bytes / 4];
 };
 
-// `address` is a multiple of Bytes; the memory is not written while the kernel runs.
+// `address` is a multiple of Bytes; the memory is not written while the kernel runs. Volatile, so
+// that no load moves before the wait for what precedes the kernel (stream_order.cuh).
 template <int Bytes>
 __device__ inline Raw<Bytes> load_global(const void* address) {
   Raw<Bytes> raw;
   if constexpr (Bytes == 16) {
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(raw.words[0]), "=r"(raw.words[1]), "=r"(raw.words[2]), "=r"(raw.words[3])
-        : "l"(address));
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(raw.words[0]), "=r"(raw.words[1]), "=r"(raw.words[2]), "=r"(raw.words[3])
+                 : "l"(address));
   } else if constexpr (Bytes == 8) {
-    asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
-        : "=r"(raw.words[0]), "=r"(raw.words[1])
-        : "l"(address));
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(raw.words[0]), "=r"(raw.words[1])
+                 : "l"(address));
   } else if constexpr (Bytes == 4) {
-    asm("ld.global.nc.u32 %0, [%1];" : "=r"(raw.words[0]) : "l"(address));
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(raw.words[0]) : "l"(address));
   } else {
     u16 half;
-    asm("ld.global.nc.u16 %0, [%1];" : "=h"(half) : "l"(address));
+    asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(half) : "l"(address));
     raw.words[0] = half;
   }
   return raw;

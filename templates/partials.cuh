@@ -1,5 +1,6 @@
-// Rows in vectors, and the partials that blocks exchange through scratch: statistics in the form
-// that the schedule names, outputs normalised.
+// Rows in vectors, and the partials that blocks exchange: statistics in the form that the schedule
+// names, outputs normalised. The outputs of an empty partial are -0: its share of a union is 0, and
+// their product, -0, leaves every sum as it was, so that joining empties changes no bit.
 #pragma once
 
 #include "args.cuh"
@@ -48,29 +49,21 @@ __device__ inline void add_vector(float4& sum, float weight, const float4& value
   }
 }
 
-// Adds weight * value. Where the weight is 0 the value's bits become those of -0, whose product
-// with 0 is -0 and leaves every sum as it was: an empty partial is passed over by selection.
-struct Passing {
-  float weight;
-  u32 keep;
-  u32 fill;
+// What normalises a partial's accumulators, which are 0 where it is empty.
+__device__ inline float partial_unit(const Statistics& s) {
+  return s.l == 0.0f ? -0.0f : reciprocal(s.l);
+}
 
-  __device__ explicit Passing(float w)
-      : weight(w), keep(w != 0.0f ? all_lanes : 0u), fill(w != 0.0f ? 0u : 0x80000000u) {}
+// What normalises those of a whole row, whose outputs are 0 where it is empty.
+__device__ inline float row_unit(const Statistics& s) {
+  return s.l == 0.0f ? 0.0f : reciprocal(s.l);
+}
 
-  __device__ float passed(float value) const {
-    return __uint_as_float((__float_as_uint(value) & keep) | fill);
-  }
+// Where sums of shares begin: -0 is neutral, and the outputs of an empty row are 0.
+__device__ inline float initial_sum(const Statistics& all) { return all.l == 0.0f ? 0.0f : -0.0f; }
 
-  template <Config C>
-  __device__ void add_vector(float4& sum, const float4& value) const {
-    splitkv::add_vector<C>(sum, weight,
-                           {passed(value.x), passed(value.y), passed(value.z), passed(value.w)});
-  }
-};
-
-// The share of a partial in the union of all, `unit` = 1 / all.l. Of a union of one it is exactly
-// 1, so that joining empties changes no bit.
+// The share of a partial in the union of all, `unit` = row_unit(all). Of a union of one it is
+// exactly 1.
 __device__ inline float share_of(const Statistics& own, const Statistics& all, float unit) {
   if (own.l == 0.0f) return 0.0f;
   const bool alone = own.m == all.m && own.l == all.l;
@@ -79,13 +72,6 @@ __device__ inline float share_of(const Statistics& own, const Statistics& all, f
 
 // ---- in scratch
 // ---------------------------------------------------------------------------------
-
-// Statistics as a reader of the partial gets them.
-template <Merge M>
-__device__ inline Statistics exchanged(const Statistics& s) {
-  if constexpr (M == Merge::mlo) return s;
-  return {log2_sum(s), s.l == 0.0f ? 0.0f : 1.0f};
-}
 
 template <Config C>
 __device__ inline Statistics load_statistics(const LaunchArgs& args, i64 index) {
@@ -110,9 +96,8 @@ __device__ inline void store_partial(const LaunchArgs& args, i64 index, const fl
 }
 
 template <Config C>
-__device__ inline float4 load_partial(const LaunchArgs& args, i64 index) {
+__device__ inline float4 load_partial_at(const float* outputs, i64 index) {
   constexpr int width = RowVector<C>::width;
-  const float* outputs = args.partials + args.partial_o_offset;
   if constexpr (C.partial_dtype == DType::fp32) {
     return load_shared_global_four<width>(outputs + index);
   } else {
@@ -125,6 +110,35 @@ __device__ inline float4 load_partial(const LaunchArgs& args, i64 index) {
     }
     return value;
   }
+}
+
+template <Config C>
+__device__ inline float4 load_partial(const LaunchArgs& args, i64 index) {
+  return load_partial_at<C>(args.partials + args.partial_o_offset, index);
+}
+
+// From shared memory, or from what other blocks wrote to global memory: past L1.
+__device__ inline float load_generic(const float* from) {
+  float value;
+  asm volatile("ld.relaxed.gpu.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+  return value;
+}
+
+template <Config C>
+__device__ inline float4 load_generic_vector(const float* from) {
+  float4 value = {0.0f, 0.0f, 0.0f, 0.0f};
+  if constexpr (RowVector<C>::width == 4) {
+    asm volatile("ld.relaxed.gpu.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                 : "l"(from)
+                 : "memory");
+  } else {
+    asm volatile("ld.relaxed.gpu.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(value.x), "=f"(value.y)
+                 : "l"(from)
+                 : "memory");
+  }
+  return value;
 }
 
 }  // namespace splitkv

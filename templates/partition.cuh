@@ -7,6 +7,17 @@
 
 namespace splitkv {
 
+// Where the partials of one sequence lie: in flat partitions the first block may have begun with an
+// earlier sequence.
+struct Slots {
+  i64 first;
+  i64 base;
+  i32 step;
+  i32 pieces;
+
+  __device__ i64 operator()(i32 piece) const { return piece == 0 ? first : base + piece * step; }
+};
+
 // One piece of a sequence: tiles tile_begin, tile_begin + tile_step, ... below tile_end, counted
 // from the row's first tile. An empty row is one piece without tiles.
 struct Piece {
@@ -20,6 +31,7 @@ struct Piece {
   i32 tile_step;
   i32 pieces;  // of the sequence; with 1 the block finishes the rows itself
   i64 slot;
+  Slots slots;  // of all the sequence's pieces, where there are several
 };
 
 template <Config C>
@@ -38,6 +50,11 @@ __device__ inline i32 active_pieces(i32 splits, i32 tiles) {
   return smaller(splits, larger(tiles, 1));
 }
 
+__device__ inline Slots fixed_slots(const LaunchArgs& args, const Piece& piece) {
+  const i64 first = i64(piece.sequence) * args.splits;
+  return {first, first, 1, active_pieces(args.splits, piece.row.tiles)};
+}
+
 // False when this block has nothing to do.
 template <Config C, class Score>
 __device__ inline bool split_piece(const LaunchArgs& args, u32 block, Piece& piece) {
@@ -45,7 +62,8 @@ __device__ inline bool split_piece(const LaunchArgs& args, u32 block, Piece& pie
   place_sequence<C>(piece, block / u32(args.splits));
   const i32 split = block % u32(args.splits);
   piece.row = row_tiles<C, Score>(args, piece.batch_row);
-  piece.pieces = active_pieces(args.splits, piece.row.tiles);
+  piece.slots = fixed_slots(args, piece);
+  piece.pieces = piece.slots.pieces;
   // The blocks of a cluster stay together: those beyond the last piece bring empty partials.
   if (split / C.cluster >= ceil_div(piece.pieces, C.cluster)) return false;
   if constexpr (C.partition == Partition::fixed) {
@@ -101,34 +119,38 @@ __device__ inline i64 sum_over_warp(i64 value) {
   return value;
 }
 
-// What the rows' lengths make of the line. By one warp, as all below that take a lane. The first 32
-// rows are looked at once and kept.
+// What the rows' lengths make of the line. By one warp, as all below that take a lane. Of the first
+// 32 rows the units are kept.
 template <Config C, class Score>
 struct RowUnits {
   const LaunchArgs& args;
   const int lane;
-  const i64 of_first_rows;
+  i64 of_first_rows;
+  i64 total;
 
   __device__ RowUnits(const LaunchArgs& launch, int lane_index)
-      : args(launch), lane(lane_index), of_first_rows(units_of_row<C, Score>(launch, lane_index)) {}
+      : args(launch), lane(lane_index), of_first_rows(0), total(0) {
+#pragma unroll 1
+    for (i32 base = 0; base < args.batch; base += 32) {
+      const i64 own = units_of_row<C, Score>(args, base + lane);
+      if (base == 0) of_first_rows = own;
+      total += own;
+    }
+    total = sum_over_warp(total);
+  }
+
+  __device__ Line line() const { return {total, smaller(i64(args.blocks), total)}; }
 
   // Of row base + lane.
   __device__ i64 at(i32 base) const {
     return base == 0 ? of_first_rows : units_of_row<C, Score>(args, base + lane);
   }
 
-  __device__ Line line() const {
-    i64 total = of_first_rows;
-#pragma unroll 1
-    for (i32 base = 32; base < args.batch; base += 32) total += at(base);
-    total = sum_over_warp(total);
-    return {total, smaller(i64(args.blocks), total)};
-  }
-
-  // The batch row that owns `unit`, and its first unit in the line.
+  // The batch row that owns `unit`, the row's first unit in the line, and its units.
   struct RowPlace {
     i32 batch_row;
     i64 first_unit;
+    i64 units;
   };
   __device__ RowPlace find(i64 unit) const {
     i64 before = 0;
@@ -139,37 +161,31 @@ struct RowUnits {
       const u32 holds = __ballot_sync(all_lanes, unit < end);
       if (holds != 0) {
         const int owner = __ffs(holds) - 1;
-        return {base + owner, __shfl_sync(all_lanes, end - own, owner)};
+        return {base + owner, __shfl_sync(all_lanes, end - own, owner),
+                __shfl_sync(all_lanes, own, owner)};
       }
       before = __shfl_sync(all_lanes, end, 31);
     }
-    return {args.batch, before};
+    return {args.batch, before, 0};
   }
 
   __device__ i64 first_unit_of(i32 batch_row) const {
     i64 before = 0;
 #pragma unroll 1
     for (i32 base = 0; base < batch_row; base += 32) {
-      if (base + lane < batch_row) before += at(base);
+      const i64 own = at(base);
+      if (base + lane < batch_row) before += own;
     }
     return sum_over_warp(before);
   }
 };
 
-// Which blocks hold a sequence whose units are [begin, end).
-struct SequenceSpan {
-  i64 first_block;
-  i32 pieces;
-  bool starts_late;  // the first block has units of an earlier sequence before it
-
-  __device__ i64 slot(i32 piece) const {
-    return 2 * (first_block + piece) + (piece == 0 && starts_late ? 1 : 0);
-  }
-};
-
-__device__ inline SequenceSpan sequence_span(const Line& line, i64 begin, i64 end) {
-  const i64 first = line.block_of(begin);
-  return {first, i32(line.block_of(end - 1) - first + 1), begin > line.first_unit(first)};
+// Slots of a sequence whose units are [begin, end): block b has slots 2 b and, for a sequence that
+// does not begin with the block's units, 2 b + 1.
+__device__ inline Slots slots_in_line(const Line& line, i64 begin, i64 end) {
+  const i64 block = line.block_of(begin);
+  const bool starts_late = begin > line.first_unit(block);
+  return {2 * block + (starts_late ? 1 : 0), 2 * block, 2, i32(line.block_of(end - 1) - block + 1)};
 }
 
 // Hands out the pieces of one block in turn. Every warp of the block walks its own copy.
@@ -190,7 +206,7 @@ struct LineWalk {
     first = unit = line.first_unit(block);
     end = line.first_unit(block + 1);
     const auto place = rows.find(unit);
-    const i64 units = larger(row_tiles<C, Score>(args, place.batch_row).tiles, 1);
+    const i64 units = place.units / sequences_per_row(C);
     const i32 index = i32((unit - place.first_unit) / units);
     sequence = place.batch_row * sequences_per_row(C) + index;
     sequence_begin = place.first_unit + index * units;
@@ -208,7 +224,8 @@ struct LineWalk {
     piece.slot = 2 * block + (sequence_begin > first ? 1 : 0);
     piece.pieces = 1;
     if (piece_end - unit < sequence_end - sequence_begin) {
-      piece.pieces = sequence_span(line, sequence_begin, sequence_end).pieces;
+      piece.slots = slots_in_line(line, sequence_begin, sequence_end);
+      piece.pieces = piece.slots.pieces;
     }
     unit = piece_end;
     if (unit == sequence_end) {
@@ -222,39 +239,16 @@ struct LineWalk {
 // ---- the reduce's view
 // -------------------------------------------------------------------------------
 
-// Where the partials of one sequence lie.
-template <Config C>
-struct Slots {
-  i64 first;          // fixed, strided
-  SequenceSpan span;  // flat
-  i32 pieces;
-
-  __device__ i64 operator()(i32 piece) const {
-    if constexpr (C.partition == Partition::flat) {
-      return span.slot(piece);
-    } else {
-      return first + piece;
-    }
-  }
-};
-
 template <Config C, class Score>
-__device__ inline Slots<C> slots_of(const LaunchArgs& args, i32 sequence, const RowTiles& row,
-                                    int lane) {
-  Slots<C> slots = {};
-  const i32 batch_row = u32(sequence) / sequences_per_row(C);
+__device__ inline Slots slots_of(const LaunchArgs& args, const Piece& at, int lane) {
   if constexpr (C.partition == Partition::flat) {
     const RowUnits<C, Score> rows(args, lane);
-    const Line line = rows.line();
-    const i64 units = larger(row.tiles, 1);
-    const i64 begin = rows.first_unit_of(batch_row) + sequence % sequences_per_row(C) * units;
-    slots.span = sequence_span(line, begin, begin + units);
-    slots.pieces = slots.span.pieces;
+    const i64 units = larger(at.row.tiles, 1);
+    const i64 begin = rows.first_unit_of(at.batch_row) + at.sequence % sequences_per_row(C) * units;
+    return slots_in_line(rows.line(), begin, begin + units);
   } else {
-    slots.first = i64(sequence) * args.splits;
-    slots.pieces = active_pieces(args.splits, row.tiles);
+    return fixed_slots(args, at);
   }
-  return slots;
 }
 
 }  // namespace splitkv

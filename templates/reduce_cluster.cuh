@@ -20,20 +20,20 @@ __device__ inline void wait_for_cluster() {
 }
 
 // What a block gets of the rows of all blocks: its slice of o [cluster][slice vectors], normalised,
-// and statistics [cluster][rows]. It lies where the block's loop keeps nothing.
+// and statistics [cluster][rows], as partials in scratch hold them. It lies where the block's loop
+// keeps nothing.
 template <Config C>
 struct ClusterRows {
   using Vector = RowVector<C>;
   static constexpr int slice = ceil_div(Vector::count, C.cluster);  // vectors of a block
   static constexpr int o_floats = C.cluster * slice * Vector::width;
   static constexpr int bytes =
-      C.reduce == Reduce::cluster ? 4 * o_floats + 8 * C.cluster * C.rows : 0;
+      C.reduce == Reduce::cluster ? 4 * (o_floats + statistics(C.merge) * C.cluster * C.rows) : 0;
 
   float* o;
-  Statistics* statistics;
+  float* sums;  // the statistics
 
-  __device__ explicit ClusterRows(float* shared)
-      : o(shared), statistics(reinterpret_cast<Statistics*>(shared + o_floats)) {}
+  __device__ explicit ClusterRows(float* shared) : o(shared), sums(shared + o_floats) {}
 
   // From block `own_rank`: its vector `index` to whom it belongs.
   __device__ void give(u32 own_rank, u32 index, const float4& value) const {
@@ -49,17 +49,13 @@ struct ClusterRows {
   }
 
   __device__ void give_statistics(u32 own_rank, u32 to_rank, int row, const Statistics& s) const {
-    const u32 to = shared_of(to_rank, statistics + own_rank * C.rows + row);
-    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(s.m), "f"(s.l)
-                 : "memory");
-  }
-
-  // What block `rank` gave.
-  __device__ Statistics statistics_of(u32 rank, int row) const {
-    return statistics[rank * C.rows + row];
-  }
-  __device__ float4 vector_of(u32 rank, u32 index_in_slice) const {
-    return load_vector<C>(o + (rank * slice + index_in_slice) * Vector::width);
+    const u32 to = shared_of(to_rank, sums + (own_rank * C.rows + row) * statistics(C.merge));
+    if constexpr (C.merge == Merge::mlo) {
+      asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(s.m), "f"(s.l)
+                   : "memory");
+    } else {
+      asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(log2_sum(s)) : "memory");
+    }
   }
 
  private:
@@ -72,19 +68,37 @@ struct ClusterRows {
   }
 };
 
-// The union of `count` partials' statistics, and one vector of it: what holds for a row's partials
-// wherever they lie. `statistics(i)` and `vector(i)` bring partial i; they are joined in order.
-template <Config C, int AtOnce, class StatisticsOf>
-__device__ inline Statistics join_all(i32 count, const StatisticsOf& statistics) {
+// One slice of several partials, in shared or global memory: element e of part i lies at
+// o[i * o_stride + e], statistics of a row likewise.
+template <Config C>
+struct Parts {
+  const float* o;
+  const float* sums;
+  i64 o_stride;     // elements
+  i64 sums_stride;  // floats
+  i32 count;
+  static constexpr i32 at_once = 8;
+  bool is_shared;  // o is fp32 then, else of partial_dtype
+};
+
+template <Config C>
+__device__ inline Statistics statistics_of_part(const Parts<C>& parts, i32 part, int row) {
+  if (part >= parts.count) return empty_statistics();
+  const float* from = parts.sums + part * parts.sums_stride + row * statistics(C.merge);
+  const float m = load_generic(from);
+  if constexpr (C.merge == Merge::mlo) return {m, load_generic(from + 1)};
+  return {m, m == negative_infinity() ? 0.0f : 1.0f};
+}
+
+template <Config C>
+__device__ inline Statistics join_statistics(const Parts<C>& parts, int row) {
   Statistics all = empty_statistics();
 #pragma unroll 1
-  for (i32 first = 0; first < count; first += AtOnce) {
-    Statistics own[AtOnce];
-#pragma unroll
-    for (i32 i = 0; i < AtOnce; ++i) {
-      own[i] = first + i < count ? statistics(first + i) : empty_statistics();
-    }
+  for (i32 first = 0; first < parts.count; first += Parts<C>::at_once) {
+    Statistics own[Parts<C>::at_once];
     float top = all.m;
+#pragma unroll
+    for (i32 i = 0; i < Parts<C>::at_once; ++i) own[i] = statistics_of_part(parts, first + i, row);
 #pragma unroll
     for (const Statistics& s : own) top = fmaxf(top, s.m);
     all.l *= weight_of(all.m, top);
@@ -95,29 +109,28 @@ __device__ inline Statistics join_all(i32 count, const StatisticsOf& statistics)
   return all;
 }
 
-template <Config C, int AtOnce, class StatisticsOf, class VectorOf>
-__device__ inline float4 join_vectors(i32 count, const Statistics& all,
-                                      const StatisticsOf& statistics, const VectorOf& vector) {
-  // -0 is neutral in addition: with one partial that is not empty, o keeps its bits.
-  const float start = all.l == 0.0f ? 0.0f : -0.0f;
-  const float unit = reciprocal(all.l);
+// Parts are added in their order.
+template <Config C>
+__device__ inline float4 join_vectors(const Parts<C>& parts, int row, i64 element,
+                                      const Statistics& all) {
+  const float start = initial_sum(all);
+  const float unit = row_unit(all);
   float4 sum = {start, start, start, start};
 #pragma unroll 1
-  for (i32 first = 0; first < count; first += AtOnce) {
-    float4 values[AtOnce];
-    Statistics own[AtOnce];
+  for (i32 first = 0; first < parts.count; first += Parts<C>::at_once) {
+    float4 values[Parts<C>::at_once];
+    float shares[Parts<C>::at_once];
 #pragma unroll
-    for (i32 i = 0; i < AtOnce; ++i) {
-      const i32 part = smaller(first + i, count - 1);
-      values[i] = vector(part);
-      own[i] = first + i < count ? statistics(part) : empty_statistics();
+    for (i32 i = 0; i < Parts<C>::at_once; ++i) {
+      // Beyond the last part its own again, with share 0.
+      const i64 at = smaller(first + i, parts.count - 1) * parts.o_stride + element;
+      values[i] = C.partial_dtype == DType::fp32 || parts.is_shared
+                      ? load_generic_vector<C>(parts.o + at)
+                      : load_partial_at<C>(parts.o, at);
+      shares[i] = share_of(statistics_of_part(parts, first + i, row), all, unit);
     }
 #pragma unroll
-    for (i32 i = 0; i < AtOnce; ++i) {
-      const float weight = own[i].l == 0.0f ? 0.0f : weight_of(own[i].m, all.m) * own[i].l / all.l;
-      const Passing passing(weight);
-      passing.add_vector<C>(sum, values[i]);
-    }
+    for (i32 i = 0; i < Parts<C>::at_once; ++i) add_vector<C>(sum, shares[i], values[i]);
   }
   return sum;
 }
@@ -126,63 +139,52 @@ __device__ inline float4 join_vectors(i32 count, const Statistics& all,
 template <Config C, class Score>
 __device__ inline void reduce_cluster(const LaunchArgs& args, const Piece& piece,
                                       const ClusterRows<C>& joined, u32* flag) {
-  using Rows = ClusterRows<C>;
+  constexpr int slice = ClusterRows<C>::slice;
+  constexpr int width = RowVector<C>::width;
   const i32 rank = blockIdx.x % C.cluster;
   const i32 clusters = ceil_div(piece.pieces, C.cluster);
-  const i32 number = u32(blockIdx.x) % u32(args.splits) / C.cluster;  // of the cluster
   const i64 first_slot = i64(piece.sequence) * (args.splits / C.cluster);
-  const int end = smaller((rank + 1) * Rows::slice, RowVector<C>::count);
+  const i64 own_slot = first_slot + u32(blockIdx.x) % u32(args.splits) / C.cluster;
+  const int begin = rank * slice;
+  const int end = smaller(begin + slice, RowVector<C>::count);
   // Statistics [slot][block][rows]: each slice has its own, so that blocks of one number need no
   // word of others.
-  const auto statistics_at = [&](i32 cluster, int row) {
-    return ((first_slot + cluster) * C.cluster + rank) * C.rows + row;
-  };
-  const auto output_at = [&](i32 cluster, const RowVector<C>& at) {
-    return ((first_slot + cluster) * C.rows + at.row) * C.dim_v + at.dim;
-  };
-  // `o` and `all` are of all the row's keys and its sink.
-  const auto finish = [&](const QueryRow& row, const RowVector<C>& at, const Statistics& all,
-                          const float4& o) {
-    if (!row.exists) return;
-    store_finished<C>(args, finished_row<C>(args, piece.row, piece.batch_row, row), at.dim, o, all);
-  };
-  const auto row_of = [&](const RowVector<C>& at) {
-    return query_row<C>(piece.row, piece.kv_head, piece.row_block, at.row);
-  };
+  const auto sums_row = [&](i64 slot) { return (slot * C.cluster + rank) * C.rows; };
 
+  Parts<C> parts = {joined.o,  joined.sums, slice * width, C.rows * statistics(C.merge),
+                    C.cluster, true};
+  bool is_last = clusters == 1;
+  for (;;) {
 #pragma unroll 1
-  for (int i = rank * Rows::slice + threadIdx.x; i < end; i += 32 * C.warps) {
-    const RowVector<C> at(i);
-    const auto statistics = [&](i32 block) { return joined.statistics_of(block, at.row); };
-    const auto vector = [&](i32 block) { return joined.vector_of(block, i - rank * Rows::slice); };
-    const QueryRow row = row_of(at);
-    Statistics all = join_all<C, 8>(C.cluster, statistics);
-    if (clusters == 1) all = with_sink<C>(args, all, row.q_head);
-    const float4 o = join_vectors<C, 8>(C.cluster, all, statistics, vector);
-    if (clusters == 1) {
-      finish(row, at, all, o);
-    } else {
-      store_partial<C>(args, output_at(number, at), o);
-      if (at.dim == 0 || i == rank * Rows::slice) {
-        store_statistics<C.merge>(args.partials, statistics_at(number, at.row), all);
+    for (int i = begin + threadIdx.x; i < end; i += 32 * C.warps) {
+      const RowVector<C> at(i);
+      const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, at.row);
+      const i64 element = parts.is_shared ? (i - begin) * width : at.row * C.dim_v + at.dim;
+      Statistics all = join_statistics(parts, at.row);
+      if (is_last) all = with_sink<C>(args, all, row.q_head);
+      const float4 o = join_vectors(parts, at.row, element, all);
+      if (!is_last) {
+        store_partial<C>(args, own_slot * C.rows * C.dim_v + at.row * C.dim_v + at.dim, o);
+        if (at.dim == 0 || i == begin) {
+          store_statistics<C.merge>(args.partials, sums_row(own_slot) + at.row, all);
+        }
+      } else if (row.exists) {
+        store_finished<C>(args, finished_row<C>(args, piece.row, piece.batch_row, row), at.dim, o,
+                          all);
       }
     }
-  }
-  if (clusters > 1 &&
-      arrive_last(args.arrivals + piece.sequence * C.cluster + rank, clusters, flag)) {
-#pragma unroll 1
-    for (int i = rank * Rows::slice + threadIdx.x; i < end; i += 32 * C.warps) {
-      const RowVector<C> at(i);
-      const auto statistics = [&](i32 cluster) {
-        return load_statistics<C>(args, statistics_at(cluster, at.row));
-      };
-      const auto vector = [&](i32 cluster) {
-        return load_partial<C>(args, output_at(cluster, at));
-      };
-      const QueryRow row = row_of(at);
-      const Statistics all = with_sink<C>(args, join_all<C, 8>(clusters, statistics), row.q_head);
-      finish(row, at, all, join_vectors<C, 8>(clusters, all, statistics, vector));
+    if (is_last ||
+        !arrive_last(args.arrivals + piece.sequence * C.cluster + rank, clusters, flag)) {
+      return;
     }
+    is_last = true;
+    const float* outputs = args.partials + args.partial_o_offset;
+    parts = {outputs + first_slot * C.rows * C.dim_v / (C.partial_dtype == DType::fp32 ? 1 : 2),
+             args.partials + sums_row(first_slot) * statistics(C.merge),
+             C.rows * C.dim_v,
+             C.cluster * C.rows * statistics(C.merge),
+             clusters,
+             false};
   }
 }
 

@@ -12,7 +12,7 @@ namespace splitkv {
 // row are written. Lane i holds vectors i, i + 32, ... of the row. Partials are added in slot
 // order, whatever order they arrived in.
 template <Config C>
-__device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
+__device__ inline void reduce_row(const LaunchArgs& args, const Slots& slots,
                                   const FinishedRow& place, int row_in_block, int lane) {
   using Vector = RowVector<C>;
   const auto statistics_of = [&](i32 piece) {
@@ -29,9 +29,8 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
 
   constexpr int vectors = ceil_div(Vector::a_row, 32);
   float4 o[vectors];
-  // -0 is neutral in addition: with one partial that is not empty, o keeps its bits.
-  const float start = all.l == 0.0f ? 0.0f : -0.0f;
-  const float unit = reciprocal(all.l);
+  const float unit = row_unit(all);
+  const float start = initial_sum(all);
 #pragma unroll
   for (float4& four : o) four = {start, start, start, start};
 #pragma unroll 1
@@ -45,14 +44,14 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
     for (i32 first = 0; first < count; first += at_once) {
 #pragma unroll
       for (i32 i = first; i < first + at_once; ++i) {
-        const Passing passing(__shfl_sync(all_lanes, weight, i));
+        const float share = __shfl_sync(all_lanes, weight, i);
         const i64 slot_row = slots(base + smaller(i, count - 1)) * C.rows + row_in_block;
 #pragma unroll
         for (int j = 0; j < vectors; ++j) {
           const int dim = Vector::width * (lane + 32 * j);
           const bool inside = Vector::a_row % 32 == 0 || dim < C.dim_v;
           const i64 index = slot_row * C.dim_v + (inside ? dim : 0);
-          passing.add_vector<C>(o[j], load_partial<C>(args, index));
+          add_vector<C>(o[j], share, load_partial<C>(args, index));
         }
       }
     }
@@ -65,21 +64,30 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots<C>& slots,
   }
 }
 
-// By a whole block of `warps` warps: every row of one sequence.
-template <Config C, class Score>
-__device__ inline void reduce_sequence(const LaunchArgs& args, i32 sequence, int warps) {
-  const int lane = threadIdx.x % 32;
-  Piece at;
-  place_sequence<C>(at, sequence);
-  at.row = row_tiles<C, Score>(args, at.batch_row);
-  const Slots<C> slots = slots_of<C, Score>(args, sequence, at.row, lane);
-  if (slots.pieces == 1) return;  // its split block finished it
+// By a whole block of `warps` warps: every row of a sequence that has several pieces.
+template <Config C>
+__device__ inline void reduce_rows(const LaunchArgs& args, const Piece& at, const Slots& slots,
+                                   int warps) {
 #pragma unroll 1
   for (int r = threadIdx.x / 32; r < C.rows; r += warps) {
     const QueryRow row = query_row<C>(at.row, at.kv_head, at.row_block, r);
     if (!row.exists) continue;
-    reduce_row<C>(args, slots, finished_row<C>(args, at.row, at.batch_row, row), r, lane);
+    reduce_row<C>(args, slots, finished_row<C>(args, at.row, at.batch_row, row), r,
+                  threadIdx.x % 32);
   }
+}
+
+// Entry of the reduce kernel: grid and threads as codegen/launch_shape.hpp says.
+template <Config C, class Score>
+__device__ inline void reduce_sequence(const LaunchArgs& args, i32 sequence, int warps) {
+  wait_for_stream<C>();
+  start_what_follows<C>();
+  Piece at;
+  place_sequence<C>(at, sequence);
+  at.row = row_tiles<C, Score>(args, at.batch_row);
+  const Slots slots = slots_of<C, Score>(args, at, threadIdx.x % 32);
+  if (slots.pieces == 1) return;  // its split block finished it
+  reduce_rows<C>(args, at, slots, warps);
 }
 
 }  // namespace splitkv

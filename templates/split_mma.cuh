@@ -56,44 +56,57 @@ template <Config C>
 struct QueryStage {
   using Shape = MmaShape<C>;
   static constexpr int pairs = Shape::dim_qk / 2;
-  static constexpr int threads = 32 * C.warps;
-  static constexpr int words = Shape::panels * 8 * pairs;
-  static constexpr int rounds = ceil_div(words, threads);
-  static constexpr bool holds = rounds <= 8;
+  static constexpr int rows_a_warp = ceil_div(Shape::panels * 8, C.warps);
+  static constexpr int pairs_a_lane = ceil_div(pairs, 32);
+  static constexpr bool holds = rows_a_warp * pairs_a_lane <= 8;
 
-  u32 held[holds ? rounds : 1];
+  u32 held[holds ? rows_a_warp : 1][holds ? pairs_a_lane : 1];
 
   __device__ QueryStage(const LaunchArgs& args, const Piece& piece, u32 shared) {
     if constexpr (holds) {
 #pragma unroll
-      for (int i = 0; i < rounds; ++i) held[i] = word(args, piece, i * threads + threadIdx.x);
+      for (int i = 0; i < rows_a_warp; ++i) {
+#pragma unroll
+        for (int j = 0; j < pairs_a_lane; ++j)
+          held[i][j] = word(args, piece, row_of(i), pair_of(j));
+      }
     } else {
-#pragma unroll 4
-      for (int i = threadIdx.x; i < words; i += threads) put(shared, i, word(args, piece, i));
+#pragma unroll 1
+      for (int i = 0; i < rows_a_warp; ++i) {
+#pragma unroll smaller(pairs_a_lane, 4)
+        for (int j = 0; j < pairs_a_lane; ++j) {
+          put(shared, row_of(i), pair_of(j), word(args, piece, row_of(i), pair_of(j)));
+        }
+      }
     }
   }
 
   __device__ void store(u32 shared) const {
     if constexpr (holds) {
 #pragma unroll
-      for (int i = 0; i < rounds; ++i) put(shared, i * threads + threadIdx.x, held[i]);
+      for (int i = 0; i < rows_a_warp; ++i) {
+#pragma unroll
+        for (int j = 0; j < pairs_a_lane; ++j) put(shared, row_of(i), pair_of(j), held[i][j]);
+      }
     }
     __syncthreads();
   }
 
  private:
-  __device__ static u32 word(const LaunchArgs& args, const Piece& piece, int index) {
-    const int r = index / pairs;
-    const int dim = index % pairs * 2;
-    if (r >= C.rows || dim >= C.dim_qk) return 0;
+  __device__ static int row_of(int i) { return threadIdx.x / 32 + i * C.warps; }
+  __device__ static int pair_of(int j) { return threadIdx.x % 32 + j * 32; }
+
+  __device__ static u32 word(const LaunchArgs& args, const Piece& piece, int r, int pair) {
+    if (r >= C.rows || pair * 2 >= C.dim_qk) return 0;
     const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, r);
-    return query_pair<C>(args, piece.row, piece.batch_row, row, dim);
+    return query_pair<C>(args, piece.row, piece.batch_row, row, pair * 2);
   }
 
-  __device__ static void put(u32 shared, int index, u32 word) {
-    if (words % threads != 0 && index >= words) return;
-    const u32 to = shared + turned<Shape::pitch_q>(index / pairs, index % pairs * 4);
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+  __device__ static void put(u32 shared, int r, int pair, u32 word) {
+    if (r >= Shape::panels * 8 || pair >= pairs) return;
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared + turned<Shape::pitch_q>(r, pair * 4)),
+                 "r"(word)
+                 : "memory");
   }
 };
 
@@ -253,11 +266,11 @@ __device__ inline void weigh(Mma<C>& state, float (&scores)[Mma<C>::panels][4]) 
 // The step's keys, which lie in their stage.
 template <Config C, class Score>
 __device__ inline void add_step(Mma<C>& state, const LaunchArgs& args, const Piece& piece,
-                                const KvStages<C>& stages, i32 step, i32 step_key, u32 shared_q,
+                                const KvStages<C>& stages, u32 stage, i32 step_key, u32 shared_q,
                                 float shared_k_scale) {
   using Shape = MmaShape<C>;
   const int g = stages.lane / 4;
-  u32 rows = stages.k_rows(step);
+  u32 rows = stage;
   if constexpr (!Shape::wide_k) {
     stages.template widen<C.k_dtype, Shape::type_k, C.dim_qk, Shape::pitch_k>(rows);
     rows = stages.work();
@@ -267,14 +280,14 @@ __device__ inline void add_step(Mma<C>& state, const LaunchArgs& args, const Pie
                                                                        stages.lane, scores);
   float k_scale[2] = {shared_k_scale, shared_k_scale};
   if constexpr (has_key_scale(C.k_scale)) {
-    k_scale[0] = load_shared_float(stages.scales(step) + 4 * g);
-    k_scale[1] = load_shared_float(stages.scales(step) + 4 * (g + 8));
+    k_scale[0] = load_shared_float(stages.scales(stage) + 4 * g);
+    k_scale[1] = load_shared_float(stages.scales(stage) + 4 * (g + 8));
   }
   score_step<C, Score>(args, piece, stages, step_key, k_scale, scores);
   raise_maxima<C>(state, scores);
   weigh<C>(state, scores);
   if constexpr (has_key_scale(C.v_scale)) {
-    const u32 at = stages.scales(step) + (C.v_in_k ? 0 : 4 * step_keys) + 4 * g;
+    const u32 at = stages.scales(stage) + (C.v_in_k ? 0 : 4 * step_keys) + 4 * g;
     const float v_scale[2] = {load_shared_float(at), load_shared_float(at + 32)};
 #pragma unroll
     for (int p = 0; p < Mma<C>::panels; ++p) {
@@ -282,7 +295,7 @@ __device__ inline void add_step(Mma<C>& state, const LaunchArgs& args, const Pie
       for (int e = 0; e < 4; ++e) scores[p][e] *= v_scale[e / 2];
     }
   }
-  rows = stages.v_rows(step);
+  rows = stages.v_rows(stage);
   if constexpr (Shape::v_is_widened_k) {
     rows = stages.work();
   } else if constexpr (!Shape::wide_v) {
@@ -323,6 +336,7 @@ __device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Pi
   const float k_scale = head_scale<C.k_scale>(args.k_scale, piece.kv_head);
   stages.clear_padding();
   StepRows rows;
+  u32 stage = stages.last_stage();  // of `step` and, once that is added, of the one `stages` ahead
 #pragma unroll 1
   for (i32 step = -C.stages - 1; step < steps.count; ++step) {
     const i32 ahead = step + C.stages;
@@ -331,16 +345,17 @@ __device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Pi
       __syncwarp();
       const i32 step_key = steps.first_key(step);
       if (!stages.is_outside(step_key)) {
-        add_step<C, Score>(state, args, piece, stages, step, step_key, shared_q, k_scale);
+        add_step<C, Score>(state, args, piece, stages, stage, step_key, shared_q, k_scale);
       }
       __syncwarp();  // all lanes have read the stage that is filled next
     }
     if (ahead >= 0 && ahead < steps.count) {
-      stages.start(ahead, steps.first_key(ahead), rows);
+      stages.start(stage, steps.first_key(ahead), rows);
     } else {
       commit_copies();
     }
     rows = stages.look_up(steps.first_key(ahead + 1));
+    stage = stages.next_stage(stage);
     if (step == -1) {
       queries.store(shared_q);
       load_queries<C>(state, shared_q, stages.lane);

@@ -52,7 +52,6 @@ void write_entries(Writer& out, const FamilyNames& family, const Schedule& sched
   out.line(
       fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1)", shape.reduce_threads));
   out.open(fmt::format("    {}(const __grid_constant__ splitkv::LaunchArgs args) {{", reduce_name));
-  out.line("splitkv::wait_for_stream<splitkv::config>();");
   out.line(fmt::format(
       "splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, {});",
       shape.reduce_threads / 32));

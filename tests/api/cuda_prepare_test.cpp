@@ -115,7 +115,9 @@ TEST_F(CudaPrepare, ClustersAboveEightBlocksAreAskedForAndOnlyOfTheSplitKernel) 
 TEST_F(CudaPrepare, ClustersThatFitNowhereAreRefusedWithWhatWouldFit) {
   const char* words = "partition=fixed splits=16 rows=4 warps=4 reduce=cluster cluster=";
   const auto prepared = [&](int cluster) {
-    return CudaStep("cuda:0", words + std::to_string(cluster), 1).prepared;
+    const std::string schedule = words + std::to_string(cluster);
+    KernelOwner kernel;
+    return prepare(open_runtime().get(), "cuda:0", kCudaProblem, schedule.c_str(), &kernel);
   };
   EXPECT_TRUE(prepared(16).ok());
   ASSERT_EQ(count("cuOccupancyMaxActiveClusters"), 1);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the cases of known inputs and outputs through the CLI and prints a table: every partition,
-# forced numbers of pieces, both reduces, both merge variants, fp32.
+# forced numbers of pieces, every reduce, both merge variants, fp32. Clusters and programmatic
+# launches are left out, and it is said why, where the target has none.
 #
 #   tests/cli/handed_cases.sh [--binary build/release/bin/splitkv] [--target cpu|cuda|cuda:N]
 #                             [--inputs DIR] [--layouts "bhtd bthd paged:16:nhd"] [--verbose]
@@ -23,7 +24,7 @@ while [ $# -gt 0 ]; do
     --inputs) inputs=${2:?--inputs needs a folder}; shift 2 ;;
     --layouts) layouts=${2:?--layouts needs names}; shift 2 ;;
     --verbose) verbose=yes; shift ;;
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "unknown argument: $1 (--help lists them)" >&2; exit 2 ;;
   esac
 done
@@ -53,6 +54,36 @@ for reduce in kernel last_block; do
     schedules+=(--schedule "partition=flat blocks=$blocks tile=8 reduce=$reduce")
   done
 done
+
+# The compute capability of the GPU as the binary sees it, 90 for sm_90a; nothing for the CPU.
+capability() {
+  local device=$target
+  [ "$device" = cuda ] && device=cuda:0
+  { "$binary" doctor || true; } | sed -n "s/^$device .*, sm_\([0-9]*\).*/\1/p" | head -n 1
+}
+
+case "$target" in
+  cuda*) sm=$(capability) ;;
+  *) sm=none ;;
+esac
+if [ "$sm" = none ]; then
+  echo "clusters left out: $target has none"
+elif [ -z "$sm" ]; then
+  echo "splitkv doctor does not show $target" >&2
+  exit 1
+elif [ "$sm" -lt 90 ]; then
+  echo "clusters and pdl=on left out: $target is sm_$sm, they are of sm_90 and newer"
+else
+  for partition in fixed strided; do
+    for cut in "splits=2 cluster=2" "splits=8 cluster=8" "splits=12 cluster=4" \
+      "splits=64 cluster=16"; do
+      schedules+=(--schedule "partition=$partition $cut tile=8 reduce=cluster")
+    done
+    schedules+=(--schedule "partition=$partition splits=12 cluster=4 tile=8 reduce=cluster pdl=on")
+    schedules+=(--schedule "partition=$partition splits=7 tile=8 reduce=kernel pdl=on")
+  done
+  schedules+=(--schedule "partition=flat blocks=37 tile=8 reduce=last_block pdl=on")
+fi
 wanted=$((${#schedules[@]} / 2 * 2))  # each with both merge variants
 
 log=$(mktemp)

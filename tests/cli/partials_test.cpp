@@ -37,9 +37,37 @@ TEST(Partials, CountRealRowsAndTheFormsBytes) {
   const std::string problem = "attention q=fp32 kv=fp32 heads=7/1 dim=80 merge=";
   const std::string schedule = "schedule family=simt tile=64 rows=4 partition=fixed splits=3";
   const PartialCount mlo = count(problem + "mlo", schedule, {259});
-  EXPECT_EQ(mlo, (PartialCount{2, 2, 6, 3 * 7 * (80 + 2) * 4}));
+  EXPECT_EQ(mlo, (PartialCount{2, 2, 6, 3 * 7 * (80 + 2) * 4, 6}));
   const PartialCount lse = count(problem + "lse", schedule, {259});
-  EXPECT_EQ(lse, (PartialCount{2, 2, 6, 3 * 7 * (80 + 1) * 4}));
+  EXPECT_EQ(lse, (PartialCount{2, 2, 6, 3 * 7 * (80 + 1) * 4, 6}));
+}
+
+TEST(Partials, InBf16TakeHalfAnOutput) {
+  const PartialCount halved = count("attention q=bf16 kv=bf16 heads=7/1 dim=80 merge=mlo",
+                                    "schedule family=simt tile=64 rows=4 partition=fixed splits=3 "
+                                    "partials=bf16",
+                                    {259});
+  EXPECT_EQ(halved, (PartialCount{2, 2, 6, 3 * 7 * (80 * 2 + 2 * 4), 6}));
+}
+
+TEST(Partials, OfClustersAreOneOfEachClusterThatTakesPart) {
+  const std::string problem = "attention q=bf16 kv=bf16 heads=4/1 dim=64 merge=mlo";
+  const std::string schedule =
+      "schedule family=simt tile=16 rows=4 partition=strided splits=12 reduce=cluster cluster=4";
+  // 1, 4, 5 and 12 of 12 pieces take part: 1, 1, 2 and 3 clusters. m and l lie in scratch once for
+  // each of a cluster's 4 blocks.
+  const PartialCount three = count(problem, schedule, {16, 64, 80, 999});
+  EXPECT_EQ(three, (PartialCount{4, 2, 2 + 3, (2 + 3) * 4 * (64 * 4 + 4 * 2 * 4), 4 + 5 + 12}));
+  const PartialCount halved = count(problem, schedule + " partials=bf16", {16, 64, 80, 999});
+  EXPECT_EQ(halved.bytes, (2 + 3) * 4 * (64 * 2 + 4 * 2 * 4));
+}
+
+TEST(Partials, OfOneClusterNeverLeaveSharedMemory) {
+  const PartialCount joined =
+      count("attention q=bf16 kv=bf16 heads=4/1 dim=64",
+            "schedule family=simt tile=16 rows=4 partition=fixed splits=8 reduce=cluster cluster=8",
+            {16, 48, 999});
+  EXPECT_EQ(joined, (PartialCount{.sequences = 3, .pieces = 3 + 8}));
 }
 
 TEST(Partials, OfAWindowCountItsTilesOnly) {

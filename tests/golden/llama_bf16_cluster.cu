@@ -70,7 +70,7 @@ struct Score {
 // What the host launches with.
 static_assert(sizeof(LaunchArgs) == 584);
 static_assert(32 * config.warps == 128);
-static_assert(MmaMemory<config>::bytes == 69760);
+static_assert(MmaMemory<config>::bytes == 69696);
 
 }  // namespace splitkv
 

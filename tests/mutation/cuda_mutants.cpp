@@ -49,14 +49,41 @@ const Setting simt_tree = {
     "schedule family=simt tile=16 rows=4 warps=2 unroll=2 partition=fixed splits=4 reduce=kernel",
     {6, 17, 100, 259}};
 
+// Blocks that join through each other's shared memory. Of 259 keys all pieces have some; of 100
+// one cluster takes part, and of 17 some of its blocks have none. A row's outputs lie in two
+// slices, as 3 rows of 16 vectors are cut in 4.
+const Setting cluster_lse = {
+    "attention q=bf16 kv=bf16 heads=6/2 dim=64 lse=natural merge=lse",
+    "schedule family=mma tile=32 rows=3 warps=2 unroll=1 stages=2 partition=fixed splits=4 "
+    "reduce=cluster cluster=4",
+    {0, 1, 17, 100, 259}};
+const Setting clusters_mlo = {
+    "attention q=bf16 kv=bf16 heads=6/2 dim=64 kv_layout=paged:16:nhd sink=on lse=natural "
+    "merge=mlo",
+    "schedule family=mma tile=32 rows=3 warps=2 unroll=1 stages=3 partition=strided splits=8 "
+    "reduce=cluster cluster=4",
+    {0, 1, 17, 100, 259}};
+const Setting clusters_bf16 = {
+    "attention q=bf16 kv=bf16 heads=6/2 dim=64 lse=natural merge=mlo",
+    "schedule family=simt tile=16 rows=3 warps=2 unroll=2 partition=fixed splits=8 "
+    "reduce=cluster cluster=4 partials=bf16",
+    {0, 1, 17, 100, 259}};
+const Setting cluster_of_16 = {
+    "attention q=fp32 kv=fp32 heads=6/2 dim=64 lse=natural merge=mlo",
+    "schedule family=simt tile=16 rows=3 warps=2 unroll=2 partition=fixed splits=16 "
+    "reduce=cluster cluster=16",
+    {0, 1, 17, 100, 259}};
+
 const Mutant mutants[] = {
     {"a weight of an empty partial computed from inf - inf", "merge", fixed_mlo,
      "return m == negative_infinity() ? 0.0f : weight;", "return weight;"},
     {"partials joined without moving them to the common maximum", "merge", fixed_mlo,
-     "weight = weight_of(own.m, all.m) * own.l / all.l", "weight = own.l / all.l"},
+     "alone ? 1.0f : weight_of(own.m, all.m) * own.l * unit", "alone ? 1.0f : own.l * unit"},
     {"an mlo join that forgets l", "merge", fixed_mlo,
-     "weight = weight_of(own.m, all.m) * own.l / all.l",
-     "weight = weight_of(own.m, all.m) / all.l"},
+     "alone ? 1.0f : weight_of(own.m, all.m) * own.l * unit",
+     "alone ? 1.0f : weight_of(own.m, all.m) * unit"},
+    {"a partial with the largest maximum taken for the only one", "merge", fixed_mlo,
+     "own.m == all.m && own.l == all.l", "own.m == all.m"},
     {"statistics joined without weights", "merge", fixed_mlo,
      "weight_of(a.m, top) * a.l + weight_of(b.m, top) * b.l", "a.l + weight_of(b.m, top) * b.l"},
     {"S without log l", "merge", fixed_lse, "s.m + log2_of(s.l)", "s.m"},
@@ -66,7 +93,7 @@ const Mutant mutants[] = {
     {"the output not moved to a new maximum", "merge", fixed_mlo,
      "for (float& a : acc) a *= factor;", ""},
     {"warps joined without weights", "merge", fixed_mlo,
-     "weight_of(own.m, all.m) * reciprocal(all.l)", "reciprocal(all.l)"},
+     "weight_of(statistics[w * C.rows + r].m, all.m) * unit", "unit"},
     {"a window one key too wide", "mask", flat_paged_window, "query_pos - 99", "query_pos - 100"},
     {"a window one key too narrow", "mask", flat_paged_window, "query_pos - 99", "query_pos - 98"},
     {"the tile of the window's first key taken whole", "mask", flat_paged_window,
@@ -80,8 +107,8 @@ const Mutant mutants[] = {
      "row.end_key / C.tile_kv - row.first_tile"},
     {"empty rows without an owner", "partition", strided_last, "smaller(splits, larger(tiles, 1))",
      "smaller(splits, tiles)"},
-    {"a range that begins one tile late", "partition", fixed_mlo,
-     "piece.tile_begin = split * each +", "piece.tile_begin = (split > 0) + split * each +"},
+    {"a range that begins one tile late", "partition", fixed_mlo, "piece.tile_begin = first_of",
+     "piece.tile_begin = (split > 0) + first_of"},
     {"streams that step one tile too far", "partition", strided_last,
      "piece.tile_step = piece.pieces;", "piece.tile_step = piece.pieces + 1;"},
     {"both pieces of a block in one slot", "partition", flat_paged_window,
@@ -92,8 +119,8 @@ const Mutant mutants[] = {
     {"an arrival counter left as it is", "partition", strided_last, "if (last) *counter = 0;", ""},
     {"every key at the start of its page", "walk", flat_paged_window, "key % C.page_size",
      "0 * key"},
-    {"row blocks that all hold the first rows", "walk", strided_last, "row_block * C.rows + r",
-     "r"},
+    {"row blocks that all hold the first rows", "walk", strided_last,
+     "smaller(row_block * C.rows + r, ", "smaller(r, "},
     {"every kv head's queries taken from the first group", "walk", fixed_mlo,
      "kv_head * C.group_size + x % C.group_size", "x % C.group_size"},
     {"softcap without its division", "score", flat_paged_window, "const Real t1 = tanh_of(t0);",
@@ -101,7 +128,7 @@ const Mutant mutants[] = {
     {"sums that lose a half", "score", fixed_mlo, "upper ? first + half : first", "first"},
     {"a natural lse left in log2 units", "output", fixed_mlo, "0.693147180559945309f", "1.0f"},
     {"partials stored before they are normalised", "output", fixed_mlo,
-     "slot_row * C.dim_v + dim] = sum;", "slot_row * C.dim_v + dim] = sum * all.l;"},
+     "all, partial_unit(all)));\n    if (at.dim == 0)", "all, 1.0f));\n    if (at.dim == 0)"},
     {"mma: maxima that are not the warp's", "merge", mma_fixed,
      "for (int offset = 4; offset < 32; offset *= 2) {\n        most",
      "for (int offset = 8; offset < 32; offset *= 2) {\n        most"},
@@ -112,8 +139,8 @@ const Mutant mutants[] = {
     {"mma: keys beyond the end take part", "tail", mma_fixed,
      "bool counts = key >= stages.first_key && key < stages.end_key;",
      "bool counts = key >= stages.first_key && key <= stages.end_key;"},
-    {"mma: values of the next step", "walk", mma_fixed, "rows = stages.v_rows(step);",
-     "rows = stages.v_rows(step + 1);"},
+    {"mma: values of the next step", "walk", mma_fixed, "rows = stages.v_rows(stage);",
+     "rows = stages.v_rows(stages.next_stage(stage));"},
     {"mma: weights not transposed", "walk", mma_fixed, "operand[0][p][half] = transpose(word);",
      "operand[0][p][half] = word;"},
     {"mma: warps that take each other's steps", "partition", mma_fixed,
@@ -136,6 +163,46 @@ const Mutant mutants[] = {
     {"a tree's bits read from the top", "mask", simt_tree, "bits[bit / 8] >> (bit % 8)",
      "bits[bit / 8] >> (7 - bit % 8)"},
     {"slopes of the neighbouring head", "score", simt_tree, "[at.q_head]", "[at.q_head ^ 1]"},
+    {"mma: K read as if its rows were not turned", "walk", mma_fixed,
+     "const TurnedRow<Pitch> row(rows, lane % 16, lane / 16);",
+     "const auto row = [&](u32 step) { return rows + lane % 16 * Pitch + step * 32 + "
+     "lane / 16 * 16; };"},
+    {"mma: V read as if its rows were not turned", "walk", mma_fixed,
+     "const TurnedRow<Pitch> row(rows, lane % 8 + lane / 16 * 8, lane / 8 % 2);",
+     "const auto row = [&](u32 step) { return rows + (lane % 8 + lane / 16 * 8) * Pitch + "
+     "step * 32 + lane / 8 % 2 * 16; };"},
+    {"mma: queries stored as if their rows were not turned", "walk", mma_fixed,
+     "turned<Shape::pitch_q>(r, pair * 4)", "(r * Shape::pitch_q + pair * 4)"},
+    {"mma: steps copied into the next one's stage", "walk", mma_fixed, "stages.start(stage, steps",
+     "stages.start(stages.next_stage(stage), steps"},
+    {"mma: rows looked up for the step before", "walk", mma_fixed,
+     "rows = stages.look_up(steps.first_key(ahead + 1));",
+     "rows = stages.look_up(steps.first_key(ahead));"},
+    {"cluster: slices given to the neighbour of their owner", "cluster", cluster_lse,
+     "shared_of(index / slice, ", "shared_of(index / slice ^ 1, "},
+    {"cluster: outputs given as another block's", "cluster", cluster_lse,
+     "o + (own_rank * slice + index % slice)", "o + ((own_rank ^ 1) * slice + index % slice)"},
+    {"cluster: statistics given as another block's", "cluster", cluster_lse,
+     "sums + (own_rank * C.rows + row)", "sums + ((own_rank ^ 1) * C.rows + row)"},
+    {"cluster: m given as S", "cluster", cluster_lse, "\"f\"(log2_sum(s))", "\"f\"(s.m)"},
+    {"cluster: sums of eight blocks not moved to the maximum of sixteen", "cluster", cluster_of_16,
+     "all.l *= weight_of(all.m, top);", ""},
+    {"cluster: a block's outputs joined without its maximum", "cluster", cluster_of_16,
+     "share_of(statistics_of_part(parts, first + i, row), all, unit)",
+     "share_of({all.m, statistics_of_part(parts, first + i, row).l}, all, unit)"},
+    {"clusters: outputs in the slot of another cluster", "cluster", clusters_mlo,
+     "store_partial<C>(args, own_slot * C.rows", "store_partial<C>(args, (own_slot ^ 1) * C.rows"},
+    {"clusters: one counter for all slices", "cluster", clusters_mlo,
+     "args.arrivals + piece.sequence * C.cluster + rank",
+     "args.arrivals + piece.sequence * C.cluster"},
+    {"clusters: a slice that begins within a row without the row's statistics", "cluster",
+     clusters_mlo, "if (at.dim == 0 || i == begin)", "if (at.dim == 0)"},
+    {"clusters: statistics of a slice in that of another", "cluster", clusters_mlo,
+     "sums_row(own_slot) + at.row", "sums_row(own_slot ^ 1) + at.row"},
+    {"clusters: a sink in every cluster", "cluster", clusters_mlo, "if (is_last) all = with_sink",
+     "all = with_sink"},
+    {"clusters: four elements of bf16 partials of which the last is the third", "cluster",
+     clusters_bf16, "element<C.partial_dtype>(raw, 3)", "element<C.partial_dtype>(raw, 2)"},
 };
 
 }  // namespace

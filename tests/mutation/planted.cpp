@@ -17,15 +17,6 @@
 namespace splitkv::testing_support {
 namespace {
 
-int replace_all(std::string& text, const std::string& from, const std::string& to) {
-  int count = 0;
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-    ++count;
-  }
-  return count;
-}
-
 std::unique_ptr<Platform> make_platform(const std::string& device, Services& services) {
 #ifdef SPLITKV_HAS_CUDA
   if (device.starts_with("cuda")) return make_cuda_platform(services);
@@ -52,11 +43,16 @@ Result<PreparedKernel> prepare_planted(Platform& platform, const std::string& de
   kernel.schedule = *schedule;
   kernel.target = *target;
   kernel.source = emit(*problem, *schedule, *target);
-  if (!from.empty() && replace_all(kernel.source.text, from, to) == 0) {
-    return Error{Status::internal, fmt::format("the emitted source does not hold: {}", from)};
+  if (!from.empty()) {
+    if (const Outcome planted = plant(kernel.source, from, to); !planted) return planted.error();
   }
   const LaunchShape shape = launch_shape(*problem, *schedule, 1);
-  Result<Loaded> loaded = platform.load({device, *target, kernel.source, shape.split_smem_bytes});
+  Result<Loaded> loaded = platform.load({.device = device,
+                                         .target = *target,
+                                         .source = kernel.source,
+                                         .split_smem_bytes = shape.split_smem_bytes,
+                                         .cluster = shape.cluster,
+                                         .pdl = shape.pdl});
   if (!loaded) return loaded.error();
   kernel.loaded = *std::move(loaded);
   return kernel;
@@ -79,11 +75,10 @@ bool judge_once(const PreparedKernel& kernel, const tool::Inputs& inputs,
   tool::Execution execution;
   execution.out = bring_back(memory, step.out(), kernel.problem.out_dtype);
   execution.lse = bring_back(memory, step.lse(), DType::fp32);
-  const bool lse_partials =
-      tool::count_partials(kernel.problem, kernel.schedule, inputs.kv_len).partials > 0 &&
-      exchanged_merge(kernel.problem, kernel.schedule) == Merge::lse;
+  const tool::PartialCount partials =
+      tool::count_partials(kernel.problem, kernel.schedule, inputs.kv_len);
   return tool::judge(kernel.problem, execution, expected,
-                     tool::tolerance_of(kernel.problem, lse_partials))
+                     tool::tolerance_of(kernel.problem, kernel.schedule, partials))
       .ok();
 }
 
@@ -94,6 +89,18 @@ Result<Launch> launch_of(const PreparedKernel& kernel, const tool::StepMemory& s
 }
 
 }  // namespace
+
+Outcome plant(KernelSource& source, const std::string& from, const std::string& to) {
+  std::string& text = source.text;
+  int count = 0;
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+    ++count;
+  }
+  if (count == 1 || (count > 1 && source.language != SourceLanguage::cuda)) return Unit{};
+  return Error{Status::internal,
+               fmt::format("the emitted source holds {} times, not once: {}", count, from)};
+}
 
 struct Planter::Parts {
   Services services{RuntimeOptions{}};
@@ -106,6 +113,15 @@ Planter::Planter(std::string device)
 }
 
 Planter::~Planter() = default;
+
+bool Planter::has_clusters_for(const Setting& setting) {
+  if (parts_->platform == nullptr) return true;  // a run says what is wrong
+  const Result<Target> target = parts_->platform->target_of(device_);
+  if (!target) return true;
+  const auto refusal =
+      verify(*parse_problem(setting.problem), *parse_schedule(setting.schedule), *target);
+  return !refusal || refusal->rule != std::string_view("clusters_are_of_sm_90_and_newer");
+}
 
 Verdict Planter::run(const Setting& setting, const std::string& from, const std::string& to) {
   if (parts_->platform == nullptr) return {"this build has no target for " + device_, false};

@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "codegen/kernel_source.hpp"
+#include "compiler/result.hpp"
+
 namespace splitkv::testing_support {
 
 // What a mutant is run on.
@@ -17,10 +20,11 @@ struct Setting {
   std::vector<int32_t> kv_len;
 };
 
-// `from` stands in the emitted source of `setting` and is replaced by `to`, everywhere it stands.
+// `from` stands in the emitted source of `setting` and is replaced by `to`: in the one place where
+// CUDA source has it, or wherever it stands in LLVM IR, which repeats what a loop says once.
 struct Mutant {
   const char* name;
-  const char* part;  // merge, mask, tail, partition, walk, score, output
+  const char* part;  // merge, mask, tail, partition, walk, score, output, cluster ...
   Setting setting;
   const char* from;
   const char* to;
@@ -28,6 +32,9 @@ struct Mutant {
 
 std::span<const Mutant> cuda_mutants();
 std::span<const Mutant> llvm_mutants();
+
+// Puts `to` for `from` in emitted source, as Mutant says. An error says how often it stands there.
+Outcome plant(KernelSource& source, const std::string& from, const std::string& to);
 
 struct Verdict {
   std::string failure;  // empty, or why the run could not be made (a planted fault that does not
@@ -40,6 +47,9 @@ class Planter {
  public:
   explicit Planter(std::string device);
   ~Planter();
+
+  // Whether the device has what the setting asks of its architecture: clusters are not on all.
+  bool has_clusters_for(const Setting& setting);
 
   // Empty `from`: the source as it was emitted.
   Verdict run(const Setting& setting, const std::string& from, const std::string& to);

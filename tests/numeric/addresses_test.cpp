@@ -6,6 +6,7 @@
 #endif
 
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "compiler/text.hpp"
@@ -23,12 +24,15 @@ using tool::Buffer;
 // One run of a problem on tensors that the test placed itself.
 class Step {
  public:
-  Step(const std::string& problem, const std::vector<int32_t>& kv_len)
+  // family: "", or words of a schedule before the rest of it.
+  Step(const std::string& problem, const std::vector<int32_t>& kv_len,
+       const std::string& family = "")
       : problem_(*parse_problem(problem)),
         inputs_(tool::generate_inputs(problem_, kv_len, 21)),
         memory_(std::move(*tool::open_device_memory(testing_support::test_device()))),
-        kernel_(runtime_.prepare(testing_support::test_device(), problem, {},
-                                 "partition=flat blocks=5 reduce=last_block tile=16")) {}
+        kernel_(runtime_.prepare(
+            testing_support::test_device(), problem, {},
+            family + "partition=flat blocks=5 reduce=last_block warps=1 tile=16")) {}
 
   const tool::Inputs& inputs() const { return inputs_; }
   void make_v_like_k() { inputs_.v = inputs_.k; }
@@ -130,6 +134,49 @@ TEST(Addresses, PageListsAreFoundThroughOffsets) {
   args.page_table = static_cast<const int32_t*>(table.data());
   args.page_offset = static_cast<const int64_t*>(starts.data());
   step.expect_right(tensors, args);
+}
+
+// One buffer [blocks, layers, 2, page, heads, dim] (or heads before page) for all layers: each
+// binds a pointer of its own and the same strides. All but the layer that runs is NaN.
+TEST(Addresses, LayersMayShareEveryPage) {
+  constexpr int64_t kLayers = 3;
+  const bool on_cpu = testing_support::test_device().rfind("cpu", 0) == 0;
+  const std::vector<std::string> families =
+      on_cpu ? std::vector<std::string>{""}
+             : std::vector<std::string>{"family=simt ", "family=mma "};
+  for (const std::string& family : families) {
+    for (const char* words : {"kv=bf16 kv_layout=paged:16:nhd", "kv=bf16 kv_layout=paged:3:hnd",
+                              "kv=e4m3 kv_layout=paged:16:hnd"}) {
+      Step step(std::string("q=bf16 out=fp32 heads=4/2 dim=64 lse=natural ") + words,
+                {40, 0, 200, 17}, family);
+      const tool::KvImage image = tool::lay_out(step.problem(), step.inputs(), 4);
+      const size_t page_bytes = image.k.size() / size_t(image.page_count);
+      ASSERT_EQ(image.v.size(), image.k.size());
+      const Buffer table = step.place(image.page_table);
+      for (int64_t layer = 0; layer < kLayers; ++layer) {
+        SCOPED_TRACE(family + words + ", layer " + std::to_string(layer));
+        std::vector<std::byte> cache(2 * size_t(kLayers) * image.k.size(), std::byte{0xff});
+        const auto at = [&](int64_t page, int64_t layer_of, int64_t is_v) {
+          return size_t((page * kLayers + layer_of) * 2 + is_v) * page_bytes;
+        };
+        for (int64_t page = 0; page < image.page_count; ++page) {
+          const size_t from = size_t(page) * page_bytes;
+          std::memcpy(&cache[at(page, layer, 0)], &image.k[from], page_bytes);
+          std::memcpy(&cache[at(page, layer, 1)], &image.v[from], page_bytes);
+        }
+        const Buffer placed = step.place(cache);
+        splitkv_tensors tensors = step.kernel().dense_strides(0);
+        tensors.k = static_cast<const char*>(placed.data()) + at(0, layer, 0);
+        tensors.v = static_cast<const char*>(placed.data()) + at(0, layer, 1);
+        tensors.k_stride_block *= 2 * kLayers;
+        tensors.v_stride_block *= 2 * kLayers;
+        auto args = sized<splitkv_args>();
+        args.page_table = static_cast<const int32_t*>(table.data());
+        args.page_table_stride = image.page_table_stride;
+        step.expect_right(tensors, args);
+      }
+    }
+  }
 }
 
 TEST(Addresses, BatchRowsMayLieMoreThan2To31ElementsApart) {

@@ -17,6 +17,7 @@ namespace {
 
 using testing_support::kSchedules;
 using testing_support::problem_of;
+using testing_support::schedules;
 using testing_support::test_device;
 
 constexpr const char* kPaged =
@@ -81,7 +82,7 @@ class CheckedStep {
 };
 
 TEST(Checked, APageIdOutOfRangeIsReportedWithRowAndSlot) {
-  for (const char* schedule : kSchedules) {
+  for (const char* schedule : schedules()) {
     for (const bool beyond : {true, false}) {
       CheckedStep step(kPaged, schedule, {100, 33, 0});
       const int32_t bad = beyond ? int32_t(step.image().page_count) : -1;

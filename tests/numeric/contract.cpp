@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
+
 #include "compiler/text.hpp"
 
 namespace splitkv::testing_support {
@@ -31,6 +33,16 @@ Judged expect_right_on(const std::string& text, const std::string& schedule,
       << judged.accuracy.lse_error << " above " << judged.accuracy.lse_limit << " in row "
       << judged.accuracy.lse_worst_row;
   return judged;
+}
+
+std::vector<const char*> schedules() {
+  std::vector<const char*> all(std::begin(kSchedules), std::end(kSchedules));
+  if (has_clusters(test_target())) {
+    all.insert(all.end(), {"partition=fixed splits=4 reduce=cluster cluster=4",
+                           "partition=strided splits=12 reduce=cluster cluster=4 pdl=on",
+                           "partition=fixed splits=8 reduce=kernel pdl=on"});
+  }
+  return all;
 }
 
 void set_element(std::vector<std::byte>& tensor, DType type, int64_t index, float value) {

@@ -31,6 +31,10 @@ inline constexpr const char* kSchedules[] = {
     "partition=flat blocks=64 reduce=last_block",
 };
 
+// kSchedules, and where the device has them clusters, one or several a sequence, and programmatic
+// launches of both kernels.
+std::vector<const char*> schedules();
+
 // Element `index` of a tensor of Inputs.
 void set_element(std::vector<std::byte>& tensor, DType type, int64_t index, float value);
 

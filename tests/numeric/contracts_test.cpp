@@ -14,14 +14,14 @@ namespace {
 
 using testing_support::expect_right;
 using testing_support::Judged;
-using testing_support::kSchedules;
 using testing_support::problem_of;
 using testing_support::run_and_judge;
+using testing_support::schedules;
 using testing_support::test_device;
 
 TEST(EmptyRows, AreZeroWithAnLseOfMinusInfinityUnderEverySchedule) {
   for (const char* type : {"fp32", "fp16", "bf16"}) {
-    for (const char* schedule : kSchedules) {
+    for (const char* schedule : schedules()) {
       for (const char* merge : {"mlo", "lse"}) {
         const std::string text =
             fmt::format("q={} heads=4/2 dim=64 lse=natural merge={}", type, merge);
@@ -46,15 +46,44 @@ TEST(EmptyRows, AreZeroWithAnLseOfMinusInfinityUnderEverySchedule) {
 TEST(EmptyRows, AGraphBatchOf64WithOneRealRowWritesThe63Others) {
   std::vector<int32_t> lengths(64, 0);
   lengths[17] = 300;
-  for (const char* schedule : kSchedules)
+  for (const char* schedule : schedules())
     expect_right("q=bf16 heads=8/2 dim=64", schedule, lengths);
+}
+
+// One tile: of the blocks of a cluster one has keys, and what the others bring changes no bit.
+TEST(EmptyPieces, OfAClusterChangeNoBit) {
+  if (!testing_support::has_clusters(testing_support::test_target())) {
+    GTEST_SKIP() << test_device() << " has no clusters";
+  }
+  for (const char* words : {"q=bf16 heads=4/2 dim=64", "q=fp32 heads=4/2 dim=46 align=8",
+                            "q=bf16 heads=4/2 dim=64 out=partial"}) {
+    for (const char* merge : {"mlo", "lse"}) {
+      const std::string text = fmt::format("{} lse=natural merge={}", words, merge);
+      const auto run = [&](const char* schedule) {
+        return expect_right(text, schedule, {64, 1, 0, 50}).execution;
+      };
+      const tool::Execution alone = run("tile=64 partition=fixed splits=1");
+      for (const char* partition : {"fixed", "strided"}) {
+        for (const int clusters : {1, 3}) {
+          const tool::Execution joined =
+              run(fmt::format("tile=64 partition={} splits={} reduce=cluster cluster=4", partition,
+                              4 * clusters)
+                      .c_str());
+          EXPECT_EQ(alone.out, joined.out);
+          EXPECT_EQ(alone.lse, joined.lse);
+          EXPECT_EQ(alone.partial_m, joined.partial_m);
+          EXPECT_EQ(alone.partial_l, joined.partial_l);
+        }
+      }
+    }
+  }
 }
 
 TEST(Tails, EveryLengthFrom1To300) {
   std::vector<int32_t> lengths;
   for (int32_t length = 1; length <= 300; ++length) lengths.push_back(length);
   for (const char* layout : {"bhtd", "bthd", "paged:16:nhd"}) {
-    for (const char* schedule : kSchedules) {
+    for (const char* schedule : schedules()) {
       expect_right(fmt::format("q=fp16 heads=2/1 dim=64 kv_layout={} lse=natural", layout),
                    schedule, lengths);
     }
@@ -101,7 +130,7 @@ TEST(Dims, EveryMultipleOf8UpTo256AndUnequalOnes) {
 // tolerance.
 TEST(Window, KeepsExactlyTheNewestKeys) {
   for (int window : {1, 127, 128, 129, 1000, 2000}) {
-    for (const char* schedule : kSchedules) {
+    for (const char* schedule : schedules()) {
       expect_right(fmt::format("q=fp32 heads=2/1 dim=64 window={} lse=natural", window), schedule,
                    {127, 128, 129, 1000, 1, 0});
     }
@@ -110,7 +139,7 @@ TEST(Window, KeepsExactlyTheNewestKeys) {
 
 TEST(Window, PagesWhollyBeforeItAreNeverLookedUp) {
   // Their slots in the table hold an id that no page has.
-  for (const char* schedule : kSchedules) {
+  for (const char* schedule : schedules()) {
     expect_right("q=bf16 heads=2/1 dim=64 kv_layout=paged:16:nhd window=128 lse=natural", schedule,
                  {1000, 130, 5});
   }
@@ -176,7 +205,7 @@ TEST(Accuracy, Fp32HoldsForLargeScoresThatAreNearlyEqual) {
   };
   shift(inputs.q, 0.01f);
   shift(inputs.k, 0.01f);
-  for (const char* schedule : kSchedules) {
+  for (const char* schedule : schedules()) {
     for (const char* merge : {"mlo", "lse"}) {
       SCOPED_TRACE(std::string(schedule) + " merge=" + merge);
       const Judged judged = testing_support::judge_inputs(
@@ -217,25 +246,6 @@ TEST(Grid, BatchesBeyond65535) {
     for (const char* schedule : {"partition=fixed splits=2 reduce=kernel tile=8",
                                  "partition=flat blocks=99 reduce=last_block tile=8"}) {
       expect_right("q=bf16 heads=1/1 dim=64", schedule, lengths);
-    }
-  }
-}
-
-TEST(Deterministic, ARowAloneAndInABatchHasTheSameBits) {
-  for (const char* merge : {"mlo", "lse"}) {
-    const std::string text =
-        fmt::format("q=bf16 heads=8/2 dim=64 lse=natural merge={} deterministic=on", merge);
-    // Generated values of a row depend on its place, so the row of interest is the first one.
-    const Judged alone = expect_right(text, "", {500});
-    for (const std::vector<int32_t>& lengths :
-         {std::vector<int32_t>{500, 3}, {500, 0, 70, 700}, {500, 500, 500, 1, 9, 33, 64, 65}}) {
-      const Judged batch = expect_right(text, "", lengths);
-      for (size_t i = 0; i < alone.execution.out.size(); ++i) {
-        ASSERT_EQ(alone.execution.out[i], batch.execution.out[i]);
-      }
-      for (size_t i = 0; i < alone.execution.lse.size(); ++i) {
-        ASSERT_EQ(alone.execution.lse[i], batch.execution.lse[i]);
-      }
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
+#include "tests/numeric/test_device.hpp"
 #include "tools/splitkv/partials.hpp"
 
 namespace splitkv::testing_support {
@@ -169,12 +170,28 @@ void draw_pieces(Draw& draw, Schedule& schedule) {
   schedule.blocks = 0;
   if (schedule.partition == Partition::flat) {
     schedule.blocks = draw.between(1, 40);
+  } else if (schedule.reduce == Reduce::cluster) {
+    schedule.splits = schedule.cluster * draw.between(1, 4);
   } else {
     schedule.splits = draw.one_in(8) ? 1 : draw.between(2, 17);
   }
 }
 
-Schedule draw_schedule(Draw& draw, const Target& target) {
+// Words that CUDA alone has, where the problem and the architecture allow them.
+void draw_cuda_words(Draw& draw, const Problem& problem, const Target& target, Schedule& schedule) {
+  if (problem.out_dtype == DType::bf16) {
+    schedule.partial_dtype = draw.of({DType::fp32, DType::bf16});
+  }
+  if (!has_clusters(target)) return;
+  schedule.pdl = draw.one_in(3);
+  if (!draw.one_in(3)) return;
+  schedule.reduce = Reduce::cluster;
+  schedule.cluster = draw.of({2, 4, 8, 16});
+  schedule.partition = draw.of({Partition::fixed, Partition::strided});
+  draw_pieces(draw, schedule);
+}
+
+Schedule draw_schedule(Draw& draw, const Problem& problem, const Target& target) {
   Schedule schedule;
   const bool cuda = target.kind == TargetKind::cuda;
   schedule.family = !cuda ? Family::vector : draw.one_in(2) ? Family::mma : Family::simt;
@@ -192,6 +209,7 @@ Schedule draw_schedule(Draw& draw, const Target& target) {
   draw_pieces(draw, schedule);
   schedule.reduce = draw.of({Reduce::kernel, Reduce::last_block});
   schedule.merge = draw.of({Merge::automatic, Merge::mlo, Merge::lse});
+  if (cuda) draw_cuda_words(draw, problem, target, schedule);
   return schedule;
 }
 
@@ -247,7 +265,7 @@ void draw_step(Draw& draw, Case& c) {
 }
 
 // As count_partials of the inputs to be, but for the totals of shards, of which the least is taken.
-bool has_several_partials(const Case& c) {
+bool has_several_pieces(const Case& c) {
   tool::Rows rows;
   rows.kv_len = c.kv_len;
   rows.kv_begin = c.form.kv_begin;
@@ -260,16 +278,16 @@ bool has_several_partials(const Case& c) {
                                            : int32_t(rows.pos0 + (length - 1) * rows.pos_step + 1));
     }
   }
-  return tool::count_partials(c.problem, c.schedule, rows).partials >= 2;
+  return tool::count_partials(c.problem, c.schedule, rows).pieces >= 2;
 }
 
 }  // namespace
 
-// Steps without several partials are drawn again, mostly.
+// Steps of which no sequence has several pieces are drawn again, mostly.
 void redraw_step(Draw& draw, Case& c) {
   for (int i = 0; i < 3; ++i) {
     draw_step(draw, c);
-    if (has_several_partials(c) || draw.one_in(4)) return;
+    if (has_several_pieces(c) || draw.one_in(4)) return;
   }
 }
 
@@ -278,111 +296,11 @@ Case draw_case(uint64_t seed, const Target& target) {
   while (true) {
     Case c;
     c.problem = draw_problem(draw);
-    c.schedule = draw_schedule(draw, target);
+    c.schedule = draw_schedule(draw, c.problem, target);
     if (verify(c.problem, target) || verify(c.problem, c.schedule, target)) continue;
     redraw_step(draw, c);
     return c;
   }
-}
-
-void count(const Case& c, Drawn& drawn) {
-  const Problem& p = c.problem;
-  const Schedule& s = c.schedule;
-  const auto add = [&](const char* key, auto value) {
-    drawn[fmt::format("{}={}", key, value)] += 1;
-  };
-  const auto flag = [&](const char* key, bool value) { add(key, value ? "on" : "off"); };
-  add("q", name(p.q_dtype));
-  add("k", name(p.k_dtype));
-  add("v", name(p.v_dtype));
-  add("out", p.out_partial ? "partial" : name(p.out_dtype));
-  flag("group>8", group_size(p) > 8);
-  flag("dims differ", p.dim_qk != p.dim_v);
-  flag("dim above 256", std::max(p.dim_qk, p.dim_v) > 256);
-  flag("dim no multiple of 8", p.dim_qk % 8 != 0 || p.dim_v % 8 != 0);
-  flag("q_rope", p.dim_rope > 0);
-  flag("v_in_k", p.v_in_k);
-  flag("query_len>1", p.query_len > 1);
-  add("kv_layout", p.kv_layout.kind == KvLayoutKind::bhtd     ? "bhtd"
-                   : p.kv_layout.kind == KvLayoutKind::bthd   ? "bthd"
-                   : p.kv_layout.page_order == PageOrder::nhd ? "paged:nhd"
-                                                              : "paged:hnd");
-  add("page_tables", p.separate_tables ? "separate" : "shared");
-  add("k_scale", name(p.k_scale));
-  add("v_scale", name(p.v_scale));
-  flag("scale", p.scale.has_value());
-  flag("softcap", p.softcap > 0);
-  flag("alibi", p.alibi);
-  add("bias", p.bias ? name(*p.bias) : "none");
-  flag("score", !p.score_mod.nodes.empty());
-  for (const Param& param : p.params) add("params", name(param.scope));
-  add("mask", name(p.mask));
-  flag("window", p.window > 0);
-  flag("chunk", p.chunk > 0);
-  flag("where", !p.predicate.nodes.empty());
-  add("positions", p.strided_positions ? "strided" : "contiguous");
-  flag("sink", p.sink);
-  add("lse", name(p.lse));
-  add("merge", name(p.merge));
-  flag("deterministic", p.deterministic);
-  add("align", p.align);
-  add("checked", name(p.checked));
-  add("family", name(s.family));
-  add("partition", name(s.partition));
-  add("reduce", name(s.reduce));
-  add("exchanged", name(exchanged_merge(p, s)));
-  add("rows", s.family == Family::mma ? "many" : std::to_string(s.rows));
-  add("lengths", c.form.lengths == tool::LengthForm::int32   ? "int32"
-                 : c.form.lengths == tool::LengthForm::int64 ? "int64"
-                                                             : "host");
-  flag("q_offset", !c.form.queries.empty());
-  flag("kv_begin", !c.form.kv_begin.empty());
-  flag("padded rows", c.form.padded_rows);
-  flag("interleaved", c.form.interleaved);
-  flag("page_offset", is_paged(p) && c.form.page_offsets);
-  add("poison", c.form.infinite_poison ? "inf" : "nan");
-}
-
-std::vector<std::string> all_values(const Target& target) {
-  std::vector<std::string> values;
-  const auto add = [&](const std::string& key, std::initializer_list<const char*> of) {
-    for (const char* value : of) values.push_back(key + "=" + value);
-  };
-  add("q", {"fp32", "fp16", "bf16"});
-  for (const char* tensor : {"k", "v"}) {
-    add(tensor, {"fp32", "fp16", "bf16", "e4m3", "e5m2", "int8"});
-    add(std::string(tensor) + "_scale", {"none", "tensor", "head", "token", "inline"});
-  }
-  add("out", {"fp32", "fp16", "bf16", "partial"});
-  add("kv_layout", {"bhtd", "bthd", "paged:nhd", "paged:hnd"});
-  add("page_tables", {"shared", "separate"});
-  add("bias", {"none", "fp16", "fp32"});
-  add("params", {"scalar", "head", "row"});
-  add("mask", {"causal", "none", "tree"});
-  add("positions", {"contiguous", "strided"});
-  add("lse", {"none", "natural", "base2"});
-  add("merge", {"auto", "mlo", "lse"});
-  add("align", {"2", "4", "8", "16"});
-  add("checked", {"auto", "on", "off"});
-  add("partition", {"fixed", "flat", "strided"});
-  add("reduce", {"kernel", "last_block"});
-  add("exchanged", {"mlo", "lse"});
-  add("lengths", {"int32", "int64", "host"});
-  add("poison", {"nan", "inf"});
-  for (const char* option : {"group>8",    "dims differ", "dim above 256", "dim no multiple of 8",
-                             "q_rope",     "v_in_k",      "query_len>1",   "scale",
-                             "softcap",    "alibi",       "score",         "window",
-                             "chunk",      "where",       "sink",          "deterministic",
-                             "q_offset",   "kv_begin",    "padded rows",   "interleaved",
-                             "page_offset"}) {
-    add(option, {"on", "off"});
-  }
-  if (target.kind == TargetKind::cuda) {
-    add("family", {"simt", "mma"});
-  } else {
-    add("family", {"vector"});
-  }
-  return values;
 }
 
 }  // namespace splitkv::testing_support

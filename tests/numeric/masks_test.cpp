@@ -14,6 +14,7 @@ using testing_support::expect_right_on;
 using testing_support::Judged;
 using testing_support::kSchedules;
 using testing_support::problem_of;
+using testing_support::schedules;
 using testing_support::set_element;
 
 // Parents -1, 0, 0, 1, 2: each query sees its ancestors and itself.
@@ -32,7 +33,7 @@ TEST(TreeMask, IsAppliedInEveryTileOfEveryRow) {
   plant(inputs, 0, kFiveNodes);
   plant(inputs, 2, kFiveNodes);  // the others have random trees
   for (const char* tile : {"64", "128", "8"}) {
-    for (const char* schedule : kSchedules) {
+    for (const char* schedule : schedules()) {
       expect_right_on(text, fmt::format("{} tile={}", schedule, tile), inputs);
     }
   }
@@ -60,7 +61,7 @@ TEST(TreeMask, TakesUpTo64Bits) {
 TEST(Window, IsEachQuerysOwn) {
   for (const int window : {1, 128}) {
     for (const char* mask : {"causal", "none"}) {
-      for (const char* schedule : kSchedules) {
+      for (const char* schedule : schedules()) {
         expect_right(
             fmt::format("q=fp32 heads=2/1 dim=32 query_len=3 mask={} window={} lse=natural", mask,
                         window),
@@ -81,7 +82,7 @@ TEST(Window, OneHotValuesTellWhichKeysContribute) {
         set_element(inputs.v, DType::fp32, key * 128 + d, d == key ? 1.0f : 0.0f);
       }
     }
-    for (const char* schedule : kSchedules) {
+    for (const char* schedule : schedules()) {
       const Judged judged = expect_right_on(text, schedule, inputs);
       ASSERT_EQ(judged.execution.out.size(), 128u);
       for (int key = 0; key < 120; ++key) {
@@ -93,7 +94,7 @@ TEST(Window, OneHotValuesTellWhichKeysContribute) {
 
 TEST(Chunks, BeginAtTheirMultiples) {
   for (const int chunk : {1, 16, 100, 128}) {
-    for (const char* schedule : kSchedules) {
+    for (const char* schedule : schedules()) {
       expect_right(fmt::format("q=fp32 heads=2/1 dim=32 query_len=4 chunk={} lse=natural", chunk),
                    schedule, {127, 128, 129, 300, 2, 0});
     }
@@ -109,7 +110,7 @@ TEST(Softcap, ComesBeforeTheMask) {
   for (int64_t key = 1; key < 90; key += 2) {
     for (int64_t d = 0; d < 32; ++d) set_element(inputs.v, DType::fp32, key * 32 + d, 1e4f);
   }
-  for (const char* schedule : kSchedules) {
+  for (const char* schedule : schedules()) {
     const Judged judged = expect_right_on(text, schedule, inputs);
     for (const float value : judged.execution.out) EXPECT_LT(std::abs(value), 10);
   }
@@ -202,7 +203,7 @@ TEST(Numbers, OfVeryLargeInputsStayRight) {
     tool::Inputs inputs = tool::generate_inputs(problem, {keys}, 1);
     for (int64_t i = 0; i < 64; ++i) set_element(inputs.q, DType::bf16, i, 133120);
     for (int64_t i = 0; i < 64 * keys; ++i) set_element(inputs.k, DType::bf16, i, 133120);
-    for (const char* schedule : kSchedules) {
+    for (const char* schedule : schedules()) {
       const Judged judged = expect_right_on(text, schedule, inputs);
       for (const float value : judged.execution.out) EXPECT_TRUE(std::isfinite(value));
     }
@@ -219,24 +220,6 @@ TEST(Cache, OfInterleavedKAndVAndListsWithoutGaps) {
       expect_right(fmt::format("q=bf16 heads=4/2 dim=64 kv_layout={} page_tables={} lse=natural",
                                layout, separate ? "separate" : "shared"),
                    "partition=fixed splits=3", {100, 0, 17, 16}, 2, form);
-    }
-  }
-}
-
-TEST(Deterministic, BitsOfARowDoNotDependOnItsNeighbours) {
-  for (const char* words : {"query_len=3", "alibi=on sink=on", "kv=e4m3 kv_scale=head",
-                            "kv_layout=paged:16:nhd window=100", "bias=fp16"}) {
-    const std::string text =
-        fmt::format("q=bf16 heads=8/2 dim=64 lse=natural deterministic=on {}", words);
-    const Judged alone = expect_right(text, "", {500});
-    for (const std::vector<int32_t>& lengths :
-         {std::vector<int32_t>{500, 3}, {500, 0, 70, 499}, std::vector<int32_t>(32, 500)}) {
-      const Judged batch = expect_right(text, "", lengths);
-      ASSERT_LE(alone.execution.out.size(), batch.execution.out.size());
-      EXPECT_TRUE(std::equal(alone.execution.out.begin(), alone.execution.out.end(),
-                             batch.execution.out.begin()));
-      EXPECT_TRUE(std::equal(alone.execution.lse.begin(), alone.execution.lse.end(),
-                             batch.execution.lse.begin()));
     }
   }
 }

@@ -33,6 +33,8 @@ struct Partials {
 
 struct Merged {
   std::vector<float> out, s_or_m, l;
+  std::string refused;  // by the call itself: the CPU's
+  std::string polled;   // the fault found afterwards
 };
 
 struct Placement {
@@ -78,14 +80,27 @@ class MergeCall {
     args.out_l = !mlo ? nullptr : floats(placement.in_place ? l : out_l);
     args.out_stride_row = row;
     args.out_statistics_stride_row = statistic;
-    merger.merge(args);
-    Merged merged{
-        bring(args.out, p.rows, p.dim, row), bring(args.out_s_or_m, p.rows, 1, statistic), {}};
+    Merged merged;
+    merged.refused = failure_of([&] { merger.merge(args); });
+    merged.out = bring(args.out, p.rows, p.dim, row);  // waits for the run
+    merged.s_or_m = bring(args.out_s_or_m, p.rows, 1, statistic);
     if (mlo) merged.l = bring(args.out_l, p.rows, 1, statistic);
+    merged.polled = failure_of([&] { merger.poll_fault(); });
+    EXPECT_EQ(failure_of([&] { merger.poll_fault(); }), "") << "a fault is told once";
     return merged;
   }
 
  private:
+  template <class Body>
+  static std::string failure_of(const Body& body) {
+    try {
+      body();
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.status(), SPLITKV_DEVICE_ERROR);
+      return failure.what();
+    }
+    return "";
+  }
   static float* floats(const Buffer& buffer) { return static_cast<float*>(buffer.data()); }
   Buffer reserve(size_t count) { return std::move(*memory_->allocate(count * sizeof(float))); }
   Buffer place(const std::vector<float>& values) {
@@ -124,6 +139,7 @@ Partials random_partials(int64_t parts, int64_t rows, int64_t dim, bool mlo, uin
 // The join by its definition, in double precision.
 void expect_joined(const Partials& p, const Merged& merged, bool base2) {
   ASSERT_EQ(merged.out.size(), size_t(p.rows * p.dim));
+  EXPECT_EQ(merged.refused + merged.polled, "");
   const auto power = [&](double x) { return base2 ? std::exp2(x) : std::exp(x); };
   for (int64_t row = 0; row < p.rows; ++row) {
     double greatest = -kInfinity, sum = 0;
@@ -220,11 +236,42 @@ TEST(MergeCall, EmptiesAreNeutralBitForBit) {
   }
 }
 
+TEST(MergeCall, AnInfiniteOrMissingSumIsReportedWithRowAndPart) {
+  MergeCall call;
+  const bool on_cpu = std::string(test_device()).starts_with("cpu");
+  for (const bool mlo : {false, true}) {
+    for (const float bad : {kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+      for (const int64_t part : {0, 33, 39}) {
+        const Partials right = random_partials(40, 6, 64, mlo, 4);
+        Partials p = right;
+        p.s_or_m[size_t(part * 6 + 4)] = bad;
+        if (mlo) p.l[size_t(part * 6 + 4)] = 1;
+        const Merged merged = call.run(p, "natural"), wanted = call.run(right, "natural");
+        EXPECT_EQ(wanted.refused + wanted.polled, "");
+        EXPECT_NE(merged.polled.find(fmt::format("part={} of row=4", part)), std::string::npos)
+            << merged.polled;
+        EXPECT_EQ(merged.refused, on_cpu ? merged.polled : "");
+        for (size_t row = 0; row < 6; ++row) {
+          for (size_t d = 0; d < 64; ++d) {
+            const float o = merged.out[row * 64 + d];
+            EXPECT_TRUE(row == 4 ? std::isnan(o) : o == wanted.out[row * 64 + d]) << row;
+          }
+          EXPECT_EQ(std::isnan(merged.s_or_m[row]), row == 4);
+          if (mlo) {
+            EXPECT_EQ(std::isnan(merged.l[row]), row == 4);
+          }
+        }
+      }
+    }
+  }
+}
+
 // Runs the shards as out=partial, merges what they give, and compares with the whole.
 class Shards {
  public:
-  Shards(const std::string& words, bool mlo, const std::string& base)
-      : words_(words), mlo_(mlo), base_(base) {}
+  Shards(const std::string& words, bool mlo, const std::string& base,
+         const std::string& schedule = "splits=3 tile=16 partition=fixed")
+      : words_(words), mlo_(mlo), base_(base), schedule_(schedule) {}
 
   // `whole`: the problem and inputs of all keys.
   void expect_merged_right(const std::vector<tool::Inputs>& shards, const tool::Inputs& whole) {
@@ -233,8 +280,7 @@ class Shards {
     Partials p;
     p.parts = int64_t(shards.size());
     for (const tool::Inputs& shard : shards) {
-      const Judged judged =
-          testing_support::expect_right_on(text, "splits=3 tile=16 partition=fixed", shard);
+      const Judged judged = testing_support::expect_right_on(text, schedule_, shard);
       const tool::Execution& e = judged.execution;
       p.o.insert(p.o.end(), e.out.begin(), e.out.end());
       const std::vector<float>& s = mlo_ ? e.partial_m : e.lse;
@@ -265,6 +311,7 @@ class Shards {
   std::string words_;
   bool mlo_;
   std::string base_;
+  std::string schedule_;
 };
 
 TEST(Partials, OfAPrefixAndASuffixMergeToTheWholeInEitherBase) {
@@ -277,6 +324,25 @@ TEST(Partials, OfAPrefixAndASuffixMergeToTheWholeInEitherBase) {
       prefix.kv_len = {4080, 16};
       suffix.form.kv_begin = {4080, 16};  // of row 1 nothing is left
       Shards(words, mlo, base).expect_merged_right({prefix, suffix}, whole);
+    }
+  }
+}
+
+// Blocks of a cluster without keys give empty partials, in either form, whoever joins them.
+TEST(Partials, OfClustersMergeToTheWhole) {
+  if (!testing_support::has_clusters(testing_support::test_target())) {
+    GTEST_SKIP() << testing_support::test_device() << " has no clusters";
+  }
+  for (const bool mlo : {false, true}) {
+    for (const char* schedule : {"partition=fixed splits=4 reduce=cluster cluster=4",
+                                 "partition=strided splits=12 reduce=cluster cluster=4 pdl=on"}) {
+      SCOPED_TRACE(fmt::format("{} {}", mlo, schedule));
+      const std::string words = "q=bf16 heads=4/2 dim=192/128";
+      tool::Inputs whole = tool::generate_inputs(problem_of(words), {2000, 16}, 1);
+      tool::Inputs prefix = whole, suffix = whole;
+      prefix.kv_len = {100, 16};
+      suffix.form.kv_begin = {100, 16};
+      Shards(words, mlo, "natural", schedule).expect_merged_right({prefix, suffix}, whole);
     }
   }
 }

@@ -12,6 +12,7 @@
 
 #include "compiler/merge.hpp"
 #include "compiler/text.hpp"
+#include "compiler/verifier.hpp"
 #include "tests/numeric/draws.hpp"
 #include "tests/numeric/test_device.hpp"
 #include "tools/reference/attention.hpp"
@@ -35,10 +36,13 @@ int setting(const char* name, int otherwise) {
 // Steps that are drawn for the same kernels: compiling takes longer than running.
 constexpr int kStepsAKernel = 4;
 
+// Of one process.
+constexpr int kCasesThatDrawAll = 400;
+
 struct Tally {
   Drawn drawn;
   int cases = 0;
-  int several_partials = 0;
+  int several_pieces = 0;
   double worst = 0;
 };
 
@@ -52,7 +56,7 @@ void expect_right(const Case& c, uint64_t seed, Tally& tally) {
   ++tally.cases;
   count(c, tally.drawn);
   const tool::Rows rows = tool::rows_of(c.problem, inputs);
-  tally.several_partials += tool::count_partials(c.problem, c.schedule, rows).partials >= 2;
+  tally.several_pieces += tool::count_partials(c.problem, c.schedule, rows).pieces >= 2;
   ASSERT_EQ(judged.failure, "");
   const reference::Accuracy& accuracy = judged.accuracy;
   EXPECT_TRUE(accuracy.out_ok) << accuracy.out_relative_l2 << " above " << accuracy.out_limit
@@ -65,9 +69,22 @@ void expect_right(const Case& c, uint64_t seed, Tally& tally) {
 
 void print_tally(const Tally& tally) {
   std::printf(
-      "%d cases on %s, %d with two or more non-empty partials, worst error %.2f of its limit\n",
-      tally.cases, test_device().c_str(), tally.several_partials, tally.worst);
+      "%d cases on %s, %d with two or more non-empty partials, worst error %.2f of its "
+      "limit\n",
+      tally.cases, test_device().c_str(), tally.several_pieces, tally.worst);
   for (const auto& [value, times] : tally.drawn) std::printf("  %s: %d\n", value.c_str(), times);
+}
+
+// Every value was drawn, by this shard or by one before it in this process.
+void expect_all_drawn(const Tally& tally, const Target& target) {
+  static Drawn drawn;
+  static int cases = 0;
+  for (const auto& [value, times] : tally.drawn) drawn[value] += times;
+  cases += tally.cases;
+  if (cases < kCasesThatDrawAll) return;
+  for (const std::string& value : testing_support::all_values(target)) {
+    EXPECT_GT(drawn[value], 0) << value << " was never drawn";
+  }
 }
 
 // Four shards, so that they can run beside each other.
@@ -87,14 +104,34 @@ TEST_P(Property, RandomLegalCasesMeetTheAccuracyContract) {
     }
   }
   print_tally(tally);
-  if (cases < 400) return;
-  EXPECT_GE(2 * tally.several_partials, tally.cases);
-  for (const std::string& value : testing_support::all_values(target)) {
-    EXPECT_GT(tally.drawn[value], 0) << value << " was never drawn";
-  }
+  expect_all_drawn(tally, target);
+  if (cases < kCasesThatDrawAll / 2) return;
+  EXPECT_GE(2 * tally.several_pieces, tally.cases);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shards, Property, testing::Range(0, 4));
+
+// The same cases drawn for machines that need not be here.
+TEST(Draws, HoldEveryValueThatIsLegalOnAnArchitecture) {
+  for (const char* arch : {"cuda:sm_80", "cuda:sm_90a", "cuda:sm_120a", "cpu:x86-64-v3"}) {
+    const Target target = *parse_target(arch);
+    Tally tally;
+    for (int i = 0; i < kCasesThatDrawAll; i += kStepsAKernel) {
+      Case c = testing_support::draw_case(uint64_t(i), target);
+      Draw draw(uint64_t(i) + 1'000'000);
+      for (int step = 0; step < kStepsAKernel; ++step) {
+        if (step > 0) testing_support::redraw_step(draw, c);
+        ASSERT_FALSE(verify(c.problem, c.schedule, target)) << print(c.schedule);
+        count(c, tally.drawn);
+      }
+    }
+    for (const std::string& value : testing_support::all_values(target)) {
+      EXPECT_GT(tally.drawn[value], 0) << value << " was never drawn for " << arch;
+    }
+    EXPECT_EQ(tally.drawn["reduce=cluster"] > 0, testing_support::has_clusters(target));
+    EXPECT_EQ(tally.drawn["pdl=on"] > 0, testing_support::has_clusters(target));
+  }
+}
 
 // ---- any tree over any division of the keys
 // ----------------------------------------------------------

@@ -16,12 +16,13 @@ using testing_support::expect_right_on;
 using testing_support::Judged;
 using testing_support::kSchedules;
 using testing_support::problem_of;
+using testing_support::schedules;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST(EmptyRows, AreWrittenForQuantisedCachesToo) {
   for (const char* type : {"e4m3", "e5m2", "int8"}) {
-    for (const char* schedule : kSchedules) {
+    for (const char* schedule : schedules()) {
       const Judged judged =
           expect_right(fmt::format("q=fp16 kv={} kv_scale=head heads=2/1 dim=64 lse=base2", type),
                        schedule, {0, 1, 5});
@@ -33,7 +34,7 @@ TEST(EmptyRows, AreWrittenForQuantisedCachesToo) {
 }
 
 TEST(EmptyRows, QueriesBeforeTheFirstKeyAreEmpty) {
-  for (const char* schedule : kSchedules) {
+  for (const char* schedule : schedules()) {
     const Judged judged =
         expect_right("q=bf16 heads=4/2 dim=64 query_len=4 lse=natural", schedule, {2, 0, 9});
     ASSERT_EQ(judged.execution.lse.size(), 3u * 4 * 4);
@@ -52,7 +53,7 @@ TEST(EmptyRows, ABiasOfMinusInfinityEverywhereLeavesNothing) {
   for (int64_t i = 0; i < inputs.capacity; ++i) {  // row 0, head 0
     testing_support::set_element(inputs.bias, DType::fp32, i, -kInfinity);
   }
-  for (const char* schedule : kSchedules) {
+  for (const char* schedule : schedules()) {
     const Judged judged = expect_right_on(text, schedule, inputs);
     ASSERT_FALSE(judged.execution.lse.empty());
     EXPECT_EQ(judged.execution.lse[0], -kInfinity);
@@ -99,7 +100,7 @@ TEST(Rows, OfRaggedPagedBatchesAreAllWritten) {
 TEST(Rows, ThatLieApartAreWrittenAndNothingBetweenThem) {
   tool::StepForm form;
   form.padded_rows = true;
-  for (const char* schedule : kSchedules) {
+  for (const char* schedule : schedules()) {
     for (const char* words : {"out=fp16", "out=fp32", "out=partial merge=mlo", "query_len=3"}) {
       expect_right(fmt::format("q=fp16 heads=8/2 dim=64 lse=natural {}", words), schedule,
                    {100, 0, 33}, 2, form);
@@ -109,7 +110,7 @@ TEST(Rows, ThatLieApartAreWrittenAndNothingBetweenThem) {
 
 TEST(Queries, MayBeRaggedWithTailsThatAreEqualOrMinusOne) {
   for (const bool minus_one : {false, true}) {
-    for (const char* schedule : kSchedules) {
+    for (const char* schedule : schedules()) {
       tool::StepForm form;
       form.queries = {3, 0, 1, 4, 0, 0};
       form.spare_rows = 3;
@@ -130,7 +131,7 @@ TEST(Queries, ABatchWithoutAnyQueryZeroesItsOutput) {
   tool::StepForm form;
   form.queries = {0, 0};
   form.spare_rows = 2;
-  for (const char* schedule : kSchedules) {
+  for (const char* schedule : schedules()) {
     const Judged judged =
         expect_right("q=bf16 heads=2/1 dim=32 query_len=2 lse=natural", schedule, {9, 4}, 4, form);
     ASSERT_EQ(judged.execution.out.size(), 2u * 2 * 32);
@@ -150,7 +151,7 @@ TEST(Lengths, MayBe64BitsWideOrOneScalarOnTheHost) {
 }
 
 TEST(Lengths, PaddingOnTheLeftIsNotThere) {
-  for (const char* schedule : kSchedules) {
+  for (const char* schedule : schedules()) {
     for (const char* words : {"kv_layout=bhtd", "kv_layout=paged:16:nhd", "window=40"}) {
       tool::StepForm form;
       form.kv_begin = {0, 5, 64, 200, 300};
@@ -167,7 +168,7 @@ TEST(Sink, IsAddedOnceUnscaledWhateverTheSplits) {
     const Problem problem = problem_of(text);
     tool::Inputs inputs = tool::generate_inputs(problem, {1024, 0}, 1);
     inputs.sink = {-3, 0, 5};
-    for (const char* schedule : kSchedules) {
+    for (const char* schedule : schedules()) {
       const Judged judged = expect_right_on(text, schedule, inputs);
       ASSERT_EQ(judged.execution.lse.size(), 6u);
       for (size_t head = 0; head < 3; ++head) {  // the empty row
@@ -184,7 +185,7 @@ TEST(Sink, MayBeHugeWithEveryCacheType) {
     const Problem problem = problem_of(text);
     tool::Inputs inputs = tool::generate_inputs(problem, {70, 0}, 1);
     inputs.sink = {3e38f, -3e38f, -kInfinity};
-    for (const char* schedule : kSchedules) {
+    for (const char* schedule : schedules()) {
       const Judged judged = expect_right_on(text, schedule, inputs);
       ASSERT_EQ(judged.execution.lse.size(), 6u);
       EXPECT_EQ(judged.execution.lse[0], 3e38f);

@@ -1,9 +1,12 @@
 #include "tests/numeric/test_device.hpp"
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 
 #include "compiler/text.hpp"
 #include "runtime/splitkv.hpp"
+#include "tools/splitkv/choices.hpp"
 #include "tools/splitkv/partials.hpp"
 #include "tools/splitkv/verdict.hpp"
 
@@ -15,9 +18,13 @@ std::string test_device() {
 }
 
 Target test_target() {
-  const bool cpu = test_device().starts_with("cpu");
-  return *parse_target(cpu ? "cpu:x86-64-v3" : "cuda:sm_90a");
+  if (test_device().starts_with("cpu")) return *parse_target("cpu:x86-64-v3");
+  const auto target = tool::chosen_target(test_device());
+  EXPECT_TRUE(target.ok()) << (target.ok() ? "" : target.error().message);
+  return target.ok() ? *target : Target{};
 }
+
+bool has_clusters(const Target& target) { return compute_capability(target) >= 90; }
 
 Judged run_and_judge(const std::string& device, const Problem& problem, const std::string& schedule,
                      const std::vector<int32_t>& kv_len, uint64_t seed) {
@@ -40,12 +47,11 @@ Judged judge_inputs(const std::string& device, const Problem& problem, const std
     judged.failure = "the kernel's schedule does not parse: " + chosen.error().message;
     return judged;
   }
-  const bool lse_partials =
-      tool::count_partials(problem, *chosen, tool::rows_of(problem, inputs)).partials > 0 &&
-      exchanged_merge(problem, *chosen) == Merge::lse;
+  const tool::PartialCount partials =
+      tool::count_partials(problem, *chosen, tool::rows_of(problem, inputs));
   const tool::Expected expected = tool::expect_from_reference(problem, inputs);
-  judged.accuracy =
-      tool::judge(problem, judged.execution, expected, tool::tolerance_of(problem, lse_partials));
+  judged.accuracy = tool::judge(problem, judged.execution, expected,
+                                tool::tolerance_of(problem, *chosen, partials));
   return judged;
 }
 

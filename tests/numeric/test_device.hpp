@@ -16,8 +16,12 @@ namespace splitkv::testing_support {
 // SPLITKV_TEST_DEVICE: "cpu" (default), "cpu:x86-64-v2", "cuda:0", ...
 std::string test_device();
 
-// A target of the same kind to draw schedules for: legal on it is legal on the device.
+// A target to draw schedules for: legal on it is legal on the device. A GPU's own; without the
+// device it names, the test fails. On the CPU one that every host has.
 Target test_target();
+
+// Whether clusters and programmatic launches are legal on a target: CUDA from sm_90 up.
+bool has_clusters(const Target& target);
 
 struct Judged {
   std::string failure;  // empty: the run happened

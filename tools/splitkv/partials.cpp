@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/arithmetic.hpp"
 #include "compiler/resources.hpp"
 
 namespace splitkv::tool {
@@ -10,7 +11,7 @@ namespace {
 int64_t tile_count(const Schedule& schedule, const KeyRange& range) {
   if (range.first == range.end) return 0;
   const int64_t tile = schedule.tile_kv;
-  return (range.end + tile - 1) / tile - range.first / tile;
+  return ceil_div(range.end, tile) - range.first / tile;
 }
 
 // Rows of a row block that some query of the batch row has.
@@ -56,10 +57,12 @@ PartialCount count_partials(const Problem& problem, const Schedule& schedule, co
                                  ? pieces_of_flat(first, units[row], total, used_blocks)
                                  : std::min<int64_t>(schedule.splits, units[row]);
       ++count.sequences;
-      if (pieces < 2) continue;
+      if (pieces > 1) count.pieces += pieces;
+      const int64_t partials = ceil_div(pieces, int64_t(schedule.cluster));
+      if (partials < 2) continue;
       ++count.divided;
-      count.partials += pieces;
-      count.bytes += pieces * real_rows(problem, schedule, queries, int(i % blocks_a_group)) *
+      count.partials += partials;
+      count.bytes += partials * real_rows(problem, schedule, queries, int(i % blocks_a_group)) *
                      partial_row_bytes(problem, schedule);
     }
   }

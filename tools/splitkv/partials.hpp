@@ -13,9 +13,12 @@ namespace splitkv::tool {
 
 struct PartialCount {
   int64_t sequences = 0;  // (batch row, kv head, row block)
-  int64_t divided = 0;    // sequences whose work lies in more than one piece
-  int64_t partials = 0;   // pieces of divided sequences
-  int64_t bytes = 0;      // that these partials fill: statistics and o of their real rows
+  int64_t divided = 0;    // sequences that have partials in scratch
+  int64_t partials = 0;   // of them: one of each piece, or with clusters of each cluster of pieces
+  int64_t bytes = 0;      // of these partials' real rows: statistics, with clusters a set for each
+                          // block of one, and o
+  int64_t pieces = 0;     // of sequences that have several, whether they are joined in scratch or
+                          // in the shared memory of one cluster
 
   bool operator==(const PartialCount&) const = default;
 };

@@ -96,11 +96,9 @@ Result<int> run_variant(const RunOptions& options, Place& place, const std::stri
   const PartialCount partials = count_partials(problem, *schedule, rows_of(problem, inputs));
   print_execution(problem, inputs, *execution, partials);
 
-  const bool lse_partials =
-      partials.partials > 0 && exchanged_merge(problem, *schedule) == Merge::lse;
   int status = kExitOk;
   for (const Expected& wanted : expected) {
-    const reference::Tolerance tolerance = tolerance_of(problem, lse_partials);
+    const reference::Tolerance tolerance = tolerance_of(problem, *schedule, partials);
     const Judged judged{wanted, tolerance, judge(problem, *execution, wanted, tolerance)};
     print_judged(judged, *execution);
     if (!judged.accuracy.ok() || !execution->repeatable) status = kExitCheckFailed;

@@ -42,7 +42,11 @@ std::string print_partials(const Problem& problem, const Execution& execution,
                            const PartialCount& partials) {
   const std::string sequences =
       fmt::format("{} of {} sequences divided", partials.divided, partials.sequences);
-  if (partials.partials == 0) return fmt::format("none ({})", sequences);
+  if (partials.partials == 0) {
+    const std::string joined =
+        partials.pieces == 0 ? "" : fmt::format("; {} pieces joined in clusters", partials.pieces);
+    return fmt::format("none ({}{})", sequences, joined);
+  }
   const Result<Schedule> schedule = parse_schedule(execution.schedule);
   const std::string_view form =
       schedule.ok() ? name(exchanged_merge(problem, *schedule)) : std::string_view("?");

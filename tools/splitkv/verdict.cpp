@@ -233,6 +233,15 @@ reference::Tolerance tolerance_of(const Problem& problem, bool exchanged_lse_par
   return reference::widened_for_lse_partials(tolerance);
 }
 
+reference::Tolerance tolerance_of(const Problem& problem, const Schedule& schedule,
+                                  const PartialCount& partials) {
+  const bool exchanged = partials.pieces > 0;
+  reference::Tolerance tolerance =
+      tolerance_of(problem, exchanged && exchanged_merge(problem, schedule) == Merge::lse);
+  if (exchanged && schedule.partial_dtype == DType::bf16) tolerance.out_relative_l2 *= 3;
+  return tolerance;
+}
+
 reference::Accuracy judge(const Problem& problem, const Execution& execution,
                           const Expected& expected, const reference::Tolerance& tolerance) {
   const std::vector<double> out(execution.out.begin(), execution.out.end());

@@ -10,6 +10,7 @@
 #include "tools/reference/accuracy.hpp"
 #include "tools/splitkv/execute.hpp"
 #include "tools/splitkv/inputs.hpp"
+#include "tools/splitkv/partials.hpp"
 
 namespace splitkv::tool {
 
@@ -35,6 +36,12 @@ Result<Expected> expect_from_files(const Problem& problem, int64_t batch,
 // The contract's tolerance for the problem's types, widened where partials were exchanged as (S,
 // o).
 reference::Tolerance tolerance_of(const Problem& problem, bool exchanged_lse_partials);
+
+// The same of a run whose pieces were those of `partials`; three times as wide where outputs were
+// exchanged in bf16: each was rounded once more, and what cancels between pieces does not shrink
+// with the sum.
+reference::Tolerance tolerance_of(const Problem& problem, const Schedule& schedule,
+                                  const PartialCount& partials);
 
 reference::Accuracy judge(const Problem& problem, const Execution& execution,
                           const Expected& expected, const reference::Tolerance& tolerance);
