@@ -37,9 +37,10 @@ LaunchShape launch_shape(const Problem& problem, const Schedule& schedule, int64
   shape.split_blocks = flat ? schedule.blocks : shape.sequences * schedule.splits;
   shape.split_threads = on_cpu(schedule) ? 1 : 32 * schedule.warps;
   if (schedule.reduce == Reduce::kernel && exchanges_partials(schedule)) {
-    shape.reduce_blocks = shape.sequences;
-    shape.reduce_threads =
-        on_cpu(schedule) ? 1 : std::min(256, 32 * schedule.rows);  // a warp a row
+    const int warps = std::min(4, schedule.rows);  // each joins one row
+    shape.reduce_blocks =
+        on_cpu(schedule) ? shape.sequences : shape.sequences * ceil_div(schedule.rows, warps);
+    shape.reduce_threads = on_cpu(schedule) ? 1 : 32 * warps;
   }
   shape.split_smem_bytes = resources_of(problem, schedule, Target{}).smem_bytes;
   shape.cluster = schedule.cluster;

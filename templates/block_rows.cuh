@@ -114,7 +114,7 @@ __device__ inline void finish_piece(const LaunchArgs& args, const Piece& piece,
     if constexpr (C.reduce == Reduce::last_block) {
       if (piece.pieces > 1 &&
           arrive_last(args.arrivals + piece.sequence, piece.pieces, rows.flag)) {
-        reduce_rows<C>(args, piece, piece.slots, C.warps);
+        reduce_rows<C>(args, piece, piece.slots, threadIdx.x / 32, C.warps);
       }
     }
     __syncthreads();

@@ -64,12 +64,12 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots& slots,
   }
 }
 
-// By a whole block of `warps` warps: every row of a sequence that has several pieces.
+// By one warp: rows first, first + step, ... of a sequence that has several pieces.
 template <Config C>
 __device__ inline void reduce_rows(const LaunchArgs& args, const Piece& at, const Slots& slots,
-                                   int warps) {
+                                   int first, int step) {
 #pragma unroll 1
-  for (int r = threadIdx.x / 32; r < C.rows; r += warps) {
+  for (int r = first; r < C.rows; r += step) {
     const QueryRow row = query_row<C>(at.row, at.kv_head, at.row_block, r);
     if (!row.exists) continue;
     reduce_row<C>(args, slots, finished_row<C>(args, at.row, at.batch_row, row), r,
@@ -77,17 +77,18 @@ __device__ inline void reduce_rows(const LaunchArgs& args, const Piece& at, cons
   }
 }
 
-// Entry of the reduce kernel: grid and threads as codegen/launch_shape.hpp says.
-template <Config C, class Score>
-__device__ inline void reduce_sequence(const LaunchArgs& args, i32 sequence, int warps) {
+// Entry of the reduce kernel, of `Warps` warps: grid and threads as codegen/launch_shape.hpp says.
+template <Config C, class Score, int Warps>
+__device__ inline void reduce_sequence(const LaunchArgs& args, u32 block) {
+  constexpr u32 blocks_a_sequence = ceil_div(C.rows, Warps);
   wait_for_stream<C>();
   start_what_follows<C>();
   Piece at;
-  place_sequence<C>(at, sequence);
+  place_sequence<C>(at, block / blocks_a_sequence);
   at.row = row_tiles<C, Score>(args, at.batch_row);
   const Slots slots = slots_of<C, Score>(args, at, threadIdx.x % 32);
   if (slots.pieces == 1) return;  // its split block finished it
-  reduce_rows<C>(args, at, slots, warps);
+  reduce_rows<C>(args, at, slots, block % blocks_a_sequence * Warps + threadIdx.x / 32, C.rows);
 }
 
 }  // namespace splitkv

@@ -53,7 +53,7 @@ void write_entries(Writer& out, const FamilyNames& family, const Schedule& sched
       fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1)", shape.reduce_threads));
   out.open(fmt::format("    {}(const __grid_constant__ splitkv::LaunchArgs args) {{", reduce_name));
   out.line(fmt::format(
-      "splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, {});",
+      "splitkv::reduce_sequence<splitkv::config, splitkv::Score, {}>(args, blockIdx.x);",
       shape.reduce_threads / 32));
   out.close("}");
 }
