@@ -146,19 +146,20 @@ struct KvStages {
 
   __device__ bool counts(i32 key) const { return u32(key - first_key) < u32(end_key - first_key); }
 
-  __device__ StepRows look_up(i32 step_key) const {
+  // `pages`: those of the step, where its keys lie in one; else they are looked up here.
+  __device__ StepRows look_up(i32 step_key, const typename KvWalk<C>::Pages& pages) const {
     StepRows rows = {static_cast<const char*>(args.k), static_cast<const char*>(args.v),
                      args.k_scale, false};
     if (is_outside(step_key)) return rows;
     // A key outside the interval takes an inner one's place, and is not read.
     const i32 own = smaller(larger(step_key + lane % step_keys, first_key), end_key - 1);
-    const auto at = walk.place(args, even_rows ? step_key : own);
+    const auto at = even_rows ? walk.place_in(args, pages, step_key) : walk.place(args, own);
     rows.readable = at.readable;
     if (C.checked && !at.readable) return rows;
     rows.k = walk.k_row(args, at);
     if constexpr (!C.v_in_k) rows.v = walk.v_row(args, at);
     if constexpr (Shape::key_scales) {
-      const auto key_at = walk.place(args, own);
+      const auto key_at = even_rows ? walk.place_in(args, pages, own) : at;
       const bool of_v = lane >= step_keys ? has_key_scale(C.v_scale) : !has_key_scale(C.k_scale);
       rows.scale = of_v ? walk.v_scale(args, key_at) : walk.k_scale(args, key_at);
     }
@@ -252,6 +253,43 @@ struct KvStages {
                    : "memory");
     }
     __syncwarp();
+  }
+};
+
+// Page ids of steps to come, where a step lies in one page: lane l holds those of step l of 32, so
+// that ids are on their way long before their keys are asked for. Steps are asked for in order.
+template <Config C>
+struct PagesAhead {
+  using Pages = typename KvWalk<C>::Pages;
+  static constexpr bool used = C.page_size > 0 && KvStages<C>::even_rows;
+
+  const KvStages<C>& stages;
+  const WarpSteps<C>& steps;
+  Pages now;
+  Pages next;
+
+  __device__ PagesAhead(const KvStages<C>& of, const WarpSteps<C>& at)
+      : stages(of), steps(at), now{0, 0}, next{0, 0} {
+    if constexpr (used) {
+      now = load(0);
+      next = load(32);
+    }
+  }
+
+  __device__ Pages of(i32 step) {
+    if constexpr (!used) return {0, 0};
+    if (step > 0 && step % 32 == 0) {
+      now = next;
+      next = load(step + 32);
+    }
+    const i32 k = __shfl_sync(all_lanes, now.k, step % 32);
+    return {k, C.separate_tables ? __shfl_sync(all_lanes, now.v, step % 32) : k};
+  }
+
+ private:
+  __device__ Pages load(i32 first) const {
+    const i32 key = steps.first_key(first + stages.lane);
+    return stages.is_outside(key) ? Pages{0, 0} : stages.walk.pages_of(key);
   }
 };
 

@@ -47,18 +47,31 @@ struct KvWalk {
     bool readable;
   };
 
-  __device__ Place place(const LaunchArgs& args, i32 key) const {
-    if constexpr (C.page_size == 0) {
-      return {0, 0, key, true};
-    } else {
+  // Ids of the pages that hold a key.
+  struct Pages {
+    i32 k;
+    i32 v;
+  };
+
+  __device__ Pages pages_of(i32 key) const {
+    if constexpr (C.page_size == 0) return {0, 0};
+    const i32 slot = key / C.page_size;
+    const i32 k = k_pages[slot];
+    return {k, C.separate_tables ? v_pages[slot] : k};
+  }
+
+  __device__ Place place_in(const LaunchArgs& args, const Pages& pages, i32 key) const {
+    if constexpr (C.page_size == 0) return {0, 0, key, true};
+    Place at = {pages.k, pages.v, key % C.page_size, true};
+    if constexpr (C.checked) {
       const i32 slot = key / C.page_size;
-      Place at = {k_pages[slot], 0, key % C.page_size, true};
-      at.v_block = C.separate_tables ? i64(v_pages[slot]) : at.k_block;
-      if constexpr (C.checked) {
-        at.readable = known(args, at.k_block, slot) && known(args, at.v_block, slot);
-      }
-      return at;
+      at.readable = known(args, at.k_block, slot) && known(args, at.v_block, slot);
     }
+    return at;
+  }
+
+  __device__ Place place(const LaunchArgs& args, i32 key) const {
+    return place_in(args, pages_of(key), key);
   }
 
   __device__ bool known(const LaunchArgs& args, i64 page, i32 slot) const {

@@ -335,6 +335,7 @@ __device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Pi
   const KvStages<C> stages(args, piece, shared_q, threadIdx.x % 32);
   const float k_scale = head_scale<C.k_scale>(args.k_scale, piece.kv_head);
   stages.clear_padding();
+  PagesAhead<C> pages(stages, steps);
   StepRows rows;
   u32 stage = stages.last_stage();  // of `step` and, once that is added, of the one `stages` ahead
 #pragma unroll 1
@@ -354,7 +355,7 @@ __device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Pi
     } else {
       commit_copies();
     }
-    rows = stages.look_up(steps.first_key(ahead + 1));
+    rows = stages.look_up(steps.first_key(ahead + 1), pages.of(ahead + 1));
     stage = stages.next_stage(stage);
     if (step == -1) {
       queries.store(shared_q);

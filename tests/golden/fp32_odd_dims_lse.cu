@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(64, 1)
   splitkv::split_simt<splitkv::config, splitkv::Score>(args, &shared[0].x);
 }
 
-extern "C" __global__ void __launch_bounds__(224, 1)
+extern "C" __global__ void __launch_bounds__(128, 1)
     splitkv_reduce(const __grid_constant__ splitkv::LaunchArgs args) {
-  splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, 7);
+  splitkv::reduce_sequence<splitkv::config, splitkv::Score, 4>(args, blockIdx.x);
 }

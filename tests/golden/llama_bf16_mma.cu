@@ -82,5 +82,5 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 
 extern "C" __global__ void __launch_bounds__(128, 1)
     splitkv_reduce(const __grid_constant__ splitkv::LaunchArgs args) {
-  splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, 4);
+  splitkv::reduce_sequence<splitkv::config, splitkv::Score, 4>(args, blockIdx.x);
 }

@@ -94,5 +94,5 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 
 extern "C" __global__ void __launch_bounds__(96, 1)
     splitkv_reduce(const __grid_constant__ splitkv::LaunchArgs args) {
-  splitkv::reduce_sequence<splitkv::config, splitkv::Score>(args, blockIdx.x, 3);
+  splitkv::reduce_sequence<splitkv::config, splitkv::Score, 3>(args, blockIdx.x);
 }

@@ -27,6 +27,12 @@ const Setting mma_fixed = {
     "schedule family=mma tile=64 rows=3 warps=2 unroll=1 stages=3 partition=fixed splits=5 "
     "reduce=kernel",
     {0, 1, 17, 100, 259}};
+// Of 1100 keys a warp takes 69 steps.
+const Setting mma_long = {
+    "attention q=bf16 kv=bf16 heads=6/2 dim=64 kv_layout=paged:16:nhd lse=natural",
+    "schedule family=mma tile=16 rows=3 warps=1 unroll=1 stages=3 partition=fixed splits=1 "
+    "reduce=kernel",
+    {0, 1, 17, 700, 1100}};
 const Setting mma_causal = {
     "attention q=bf16 kv=bf16 heads=6/2 dim=40 query_len=4 kv_layout=paged:3:hnd sink=on "
     "lse=natural",
@@ -155,7 +161,8 @@ const Mutant mutants[] = {
     {"v's scales in k's place", "scale", mma_8_bit, "(C.v_in_k ? 0 : 4 * step_keys)", "0"},
     {"k's scale left out", "scale", mma_8_bit, "scores[p][e] * k_scale[e / 2]", "scores[p][e]"},
     {"int8 without its sign", "convert", simt_options, "int(bits << 24) >> 24", "int(bits)"},
-    {"v's pages taken from k's table", "walk", simt_options, "i64(v_pages[slot])", "at.k_block"},
+    {"v's pages taken from k's table", "walk", simt_options,
+     "C.separate_tables ? v_pages[slot] : k", "k"},
     {"a bias of the next query", "score", simt_options, "at.query * args.bias_stride_query",
      "(at.query ^ 1) * args.bias_stride_query"},
     {"v's scale weighs in the sum of weights", "scale", simt_options,
@@ -175,9 +182,10 @@ const Mutant mutants[] = {
      "turned<Shape::pitch_q>(r, pair * 4)", "(r * Shape::pitch_q + pair * 4)"},
     {"mma: steps copied into the next one's stage", "walk", mma_fixed, "stages.start(stage, steps",
      "stages.start(stages.next_stage(stage), steps"},
+    {"mma: pages of 32 steps kept for those after them", "walk", mma_long, "now = next;", ""},
     {"mma: rows looked up for the step before", "walk", mma_fixed,
-     "rows = stages.look_up(steps.first_key(ahead + 1));",
-     "rows = stages.look_up(steps.first_key(ahead));"},
+     "rows = stages.look_up(steps.first_key(ahead + 1), pages",
+     "rows = stages.look_up(steps.first_key(ahead), pages"},
     {"cluster: slices given to the neighbour of their owner", "cluster", cluster_lse,
      "shared_of(index / slice, ", "shared_of(index / slice ^ 1, "},
     {"cluster: outputs given as another block's", "cluster", cluster_lse,
