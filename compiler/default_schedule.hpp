@@ -1,5 +1,6 @@
-// The schedule that is used when nothing was tuned, by a simple cost model: time = rounds of blocks
-// times bytes a block over bandwidth, plus the cost of exchanging partials.
+// The schedule that is used when nothing was tuned. CUDA: the least predicted
+// (compiler/cost_model.hpp) of some hundred candidates. CPU: as many pieces as keep the threads
+// busy.
 #pragma once
 
 #include <optional>

@@ -47,6 +47,18 @@ void keep_the_grid(std::string_view words, const Problem& problem, const Workloa
   }
 }
 
+// Where the library's choice joins in clusters and other words alone make that impossible, the last
+// arriving block joins instead. Large clusters that were named are not launched early unless that
+// is named too: the next grid's blocks would take SMs that whole clusters need.
+void keep_joining(std::string_view words, Schedule* schedule) {
+  if (schedule->cluster > 2 && !names_word(words, "pdl=")) schedule->pdl = false;
+  if (schedule->reduce != Reduce::cluster || schedule->cluster < 1) return;
+  if (names_word(words, "reduce=") || names_word(words, "cluster=")) return;
+  if (schedule->splits % schedule->cluster == 0) return;
+  schedule->reduce = Reduce::last_block;
+  schedule->cluster = Schedule{}.cluster;
+}
+
 // Words read over the library's choice, of `family` where one is named. `holder` gave them.
 Result<ScheduleChoice> read_words(const std::string& words, const char* holder,
                                   const Problem& problem, const Workload& workload,
@@ -58,6 +70,7 @@ Result<ScheduleChoice> read_words(const std::string& words, const char* holder,
   }
   Schedule schedule = *parsed;
   keep_the_grid(words, problem, workload, choice.schedule, &schedule);
+  keep_joining(words, &schedule);
   if (const auto refusal = verify(problem, schedule, target)) {
     Error error = to_error(*refusal);
     error.message = fmt::format("in {} ({}): {}", holder, words, error.message);

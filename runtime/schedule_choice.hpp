@@ -13,7 +13,10 @@ namespace splitkv {
 //  - splits=N alone on a flat choice means partition=fixed;
 //  - a partition named without its count keeps about the grid of the library's choice: fixed and
 //    strided get splits = blocks / sequences of the workload, flat gets blocks = splits *
-//    sequences.
+//    sequences;
+//  - splits that are no whole clusters of the library's choice, where the words name neither reduce
+//    nor cluster, are joined by the last arriving block;
+//  - clusters of more than 2 blocks are not launched early unless pdl=on is named.
 // invalid_argument when the words do not parse, unsupported when a rule refuses the schedule; the
 // message says whether the argument or the variable held it.
 Result<ScheduleChoice> choose_schedule(const Problem& problem, const Workload& workload,

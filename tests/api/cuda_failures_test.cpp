@@ -9,7 +9,9 @@ using namespace splitkv::testing_support;
 namespace {
 
 constexpr int kOutOfMemory = 2, kLaunchFailed = 719;
-constexpr const char* kSchedule = "partition=fixed splits=2 rows=4 warps=4 reduce=kernel";
+constexpr const char* kSchedule = "partition=fixed splits=2 rows=4 warps=4 reduce=kernel pdl=off";
+constexpr const char* kEarlySchedule =
+    "partition=fixed splits=2 rows=4 warps=4 reduce=kernel pdl=on";
 
 struct Failing {
   const char* name;  // as exported
@@ -103,7 +105,7 @@ TEST_F(RunWhen, ACallFailsNamesItKeepsTheCallersContextAndALaterRunWorks) {
 }
 
 TEST_F(RunWhen, AnEarlyLaunchFailsNamesItAndALaterRunWorks) {
-  CudaStep step("cuda:0", std::string(kSchedule) + " pdl=on", 1);
+  CudaStep step("cuda:0", kEarlySchedule, 1);
   ASSERT_TRUE(step.prepared.ok());
   for (const int nth : {1, 2}) {
     fake_cuda::fail("cuLaunchKernelEx", nth, kLaunchFailed);
@@ -117,7 +119,7 @@ TEST_F(RunWhen, AnEarlyLaunchFailsNamesItAndALaterRunWorks) {
 using StateInit = FakeDriver;
 
 TEST_F(StateInit, ThatFailsNamesTheCall) {
-  CudaStep step("cuda:0", "partition=fixed splits=2 reduce=last_block", 1);
+  CudaStep step("cuda:0", "partition=fixed splits=2 reduce=last_block pdl=off", 1);
   ASSERT_TRUE(step.prepared.ok());
   fake_cuda::fail("cuMemsetD8Async", 1, kLaunchFailed);
   const Answer answer = answer_of([&](splitkv_message* m) {

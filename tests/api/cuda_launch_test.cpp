@@ -26,17 +26,19 @@ struct Launches {
 
 // Batch 3 on 8 kv heads: 24 sequences.
 const Launches kLaunches[] = {
-    {"partition=fixed splits=7 rows=4 warps=4 reduce=kernel", 168, 128, 24, 128},
-    {"partition=fixed splits=7 rows=4 warps=4 reduce=last_block", 168, 128, 0, 0},
-    {"partition=strided splits=2 rows=4 warps=2 reduce=kernel merge=lse", 48, 64, 24, 128},
-    {"partition=strided splits=3 rows=2 warps=4 reduce=last_block", 144, 128, 0, 0},
-    {"partition=flat blocks=100 rows=4 warps=4 reduce=kernel", 100, 128, 24, 128},
-    {"partition=flat blocks=264 rows=4 warps=8 reduce=last_block merge=lse", 264, 256, 0, 0},
-    {"partition=fixed splits=1 rows=4 warps=4 reduce=kernel", 24, 128, 0, 0},
+    {"partition=fixed splits=7 rows=4 warps=4 reduce=kernel pdl=off", 168, 128, 24, 128},
+    {"partition=fixed splits=7 rows=4 warps=4 reduce=last_block pdl=off", 168, 128, 0, 0},
+    {"partition=strided splits=2 rows=4 warps=2 reduce=kernel merge=lse pdl=off", 48, 64, 24, 128},
+    {"partition=strided splits=3 rows=2 warps=4 reduce=last_block pdl=off", 144, 128, 0, 0},
+    {"partition=flat blocks=100 rows=4 warps=4 reduce=kernel pdl=off", 100, 128, 24, 128},
+    {"partition=flat blocks=264 rows=4 warps=8 reduce=last_block merge=lse pdl=off", 264, 256, 0,
+     0},
+    {"partition=fixed splits=1 rows=4 warps=4 reduce=kernel pdl=off", 24, 128, 0, 0},
     {"partition=fixed splits=7 rows=4 warps=4 reduce=kernel pdl=on", 168, 128, 24, 128, true},
     {"partition=flat blocks=264 rows=4 warps=4 reduce=last_block pdl=on", 264, 128, 0, 0, true},
     {"partition=fixed splits=1 rows=4 warps=4 reduce=kernel pdl=on", 24, 128, 0, 0, true},
-    {"partition=fixed splits=7 rows=4 warps=4 reduce=kernel partials=bf16", 168, 128, 24, 128},
+    {"partition=fixed splits=7 rows=4 warps=4 reduce=kernel partials=bf16 pdl=off", 168, 128, 24,
+     128},
     {"partition=fixed splits=8 rows=4 warps=4 reduce=cluster cluster=8", 192, 128, 0, 0},
     {"partition=strided splits=32 rows=4 warps=4 reduce=cluster cluster=16 partials=bf16 pdl=on",
      768, 128, 0, 0, true},
@@ -89,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, RunOf, testing::ValuesIn(kLaunches));
 using CudaRun = FakeDriver;
 
 TEST_F(CudaRun, TheArgumentCarriesPointersStridesAndCounts) {
-  CudaStep step("cuda:0", "partition=fixed splits=7 rows=4 reduce=last_block merge=mlo", 3);
+  CudaStep step("cuda:0", "partition=fixed splits=7 rows=4 reduce=last_block merge=mlo pdl=off", 3);
   ASSERT_TRUE(step.prepared.ok());
   fake_cuda::clear_calls();
   ASSERT_TRUE(step.run().ok());
@@ -120,7 +122,7 @@ TEST_F(CudaRun, TheArgumentCarriesPointersStridesAndCounts) {
 }
 
 TEST_F(CudaRun, AnotherDevicesContextIsPushedAndTheCallersIsBackAfterwards) {
-  CudaStep step("cuda:1", "partition=fixed splits=2 reduce=kernel", 1);
+  CudaStep step("cuda:1", "partition=fixed splits=2 reduce=kernel pdl=off", 1);
   ASSERT_TRUE(step.prepared.ok());
   fake_cuda::make_current(fake_cuda::primary_context(0));
   fake_cuda::clear_calls();
@@ -136,7 +138,7 @@ TEST_F(CudaRun, AnotherDevicesContextIsPushedAndTheCallersIsBackAfterwards) {
 }
 
 TEST_F(CudaRun, WithoutACurrentContextThereIsNoneAfterwards) {
-  CudaStep step("cuda:0", "partition=fixed splits=1", 1);
+  CudaStep step("cuda:0", "partition=fixed splits=1 pdl=off", 1);
   ASSERT_TRUE(step.prepared.ok());
   EXPECT_EQ(fake_cuda::current_context(), nullptr);
   ASSERT_TRUE(step.run().ok());
@@ -144,7 +146,7 @@ TEST_F(CudaRun, WithoutACurrentContextThereIsNoneAfterwards) {
 }
 
 TEST_F(CudaRun, AnEmptyBatchAndARefusedRunCallNothing) {
-  CudaStep step("cuda:0", "partition=fixed splits=7 reduce=last_block", 1);
+  CudaStep step("cuda:0", "partition=fixed splits=7 reduce=last_block pdl=off", 1);
   ASSERT_TRUE(step.prepared.ok());
   fake_cuda::clear_calls();
   step.args.batch = 0;
@@ -156,7 +158,7 @@ TEST_F(CudaRun, AnEmptyBatchAndARefusedRunCallNothing) {
 }
 
 TEST_F(CudaRun, AGridBeyondTheHardwaresLimitIsRefusedWithTheBatchThatFits) {
-  CudaStep step("cuda:0", "partition=fixed splits=7 rows=4 reduce=kernel", 1);
+  CudaStep step("cuda:0", "partition=fixed splits=7 rows=4 reduce=kernel pdl=off", 1);
   ASSERT_TRUE(step.prepared.ok());
   fake_cuda::clear_calls();
   const int64_t fits = 2147483647 / 56;
@@ -171,7 +173,7 @@ TEST_F(CudaRun, AGridBeyondTheHardwaresLimitIsRefusedWithTheBatchThatFits) {
 }
 
 TEST_F(CudaRun, StateIsZeroedOnTheStream) {
-  CudaStep step("cuda:0", "partition=fixed splits=7 rows=4 reduce=last_block", 3);
+  CudaStep step("cuda:0", "partition=fixed splits=7 rows=4 reduce=last_block pdl=off", 3);
   ASSERT_TRUE(step.prepared.ok());
   std::vector<uint32_t> state(24, 5);
   ASSERT_EQ(step.args.state_bytes, 96u);
@@ -187,7 +189,7 @@ TEST_F(CudaRun, StateIsZeroedOnTheStream) {
 }
 
 TEST_F(CudaRun, PartsAreForTheCpu) {
-  CudaStep step("cuda:0", "partition=fixed splits=2 reduce=last_block", 1);
+  CudaStep step("cuda:0", "partition=fixed splits=2 reduce=last_block pdl=off", 1);
   ASSERT_TRUE(step.prepared.ok());
   const Answer refused = answer_of([&](splitkv_message* m) {
     return splitkv_run_part(step.kernel.get(), &step.binding, &step.args, 0, 2, m);

@@ -98,10 +98,12 @@ TEST_F(CudaPrepare, SharedMemoryAboveFortyEightKilobytesIsAskedFor) {
 }
 
 TEST_F(CudaPrepare, ClustersAboveEightBlocksAreAskedForAndOnlyOfTheSplitKernel) {
-  CudaStep portable("cuda:0", "partition=fixed splits=8 reduce=cluster cluster=8", 1);
+  CudaStep portable(
+      "cuda:0", "tile=32 warps=2 stages=2 partition=fixed splits=8 reduce=cluster cluster=8", 1);
   ASSERT_TRUE(portable.prepared.ok());
   EXPECT_EQ(count("cuFuncSetAttribute"), 0);
-  CudaStep wide("cuda:0", "partition=fixed splits=32 reduce=cluster cluster=16", 1);
+  CudaStep wide("cuda:0",
+                "tile=32 warps=2 stages=2 partition=fixed splits=32 reduce=cluster cluster=16", 1);
   ASSERT_TRUE(wide.prepared.ok());
   ASSERT_EQ(count("cuFuncSetAttribute"), 1);
   for (const auto& call : fake_cuda::calls()) {
@@ -149,26 +151,26 @@ TEST_F(CudaPrepare, ClustersThatFitNowhereAreRefusedWithWhatWouldFit) {
 }
 
 TEST_F(CudaPrepare, ASecondPrepareCompilesAndLoadsNothing) {
-  CudaStep first("cuda:0", "partition=fixed splits=2", 1);
+  CudaStep first("cuda:0", "partition=fixed splits=2 reduce=last_block", 1);
   ASSERT_TRUE(first.prepared.ok());
   fake_cuda::clear_calls();
   KernelOwner second;
-  ASSERT_TRUE(
-      prepare(first.runtime.get(), "cuda:0", kCudaProblem, "partition=fixed splits=9", &second)
-          .ok());
+  ASSERT_TRUE(prepare(first.runtime.get(), "cuda:0", kCudaProblem,
+                      "partition=fixed splits=9 reduce=last_block", &second)
+                  .ok());
   EXPECT_EQ(count("cuModuleLoadData"), 0);
   EXPECT_EQ(info_of(second.get()).from_memory, 1);
   EXPECT_EQ(statistics_of(first.runtime.get()).compiles, 1u);
 }
 
 TEST_F(CudaPrepare, AnotherDeviceLoadsTheSameCubinOnceMore) {
-  CudaStep first("cuda:0", "partition=fixed splits=2", 1);
+  CudaStep first("cuda:0", "partition=fixed splits=2 reduce=last_block", 1);
   ASSERT_TRUE(first.prepared.ok());
   fake_cuda::clear_calls();
   KernelOwner second;
-  ASSERT_TRUE(
-      prepare(first.runtime.get(), "cuda:1", kCudaProblem, "partition=fixed splits=2", &second)
-          .ok());
+  ASSERT_TRUE(prepare(first.runtime.get(), "cuda:1", kCudaProblem,
+                      "partition=fixed splits=2 reduce=last_block", &second)
+                  .ok());
   EXPECT_EQ(statistics_of(first.runtime.get()).compiles, 1u);
   for (const auto& call : fake_cuda::calls()) {
     if (call.name != "cuModuleLoadData") continue;
@@ -184,7 +186,8 @@ TEST_F(CudaPrepare, EightThreadsWithOneKeyCompileAndLoadOnce) {
   for (Answer& answer : answers) {
     threads.emplace_back([&] {
       KernelOwner kernel;
-      answer = prepare(runtime.get(), "cuda:0", kCudaProblem, "splits=4", &kernel);
+      answer =
+          prepare(runtime.get(), "cuda:0", kCudaProblem, "splits=4 reduce=last_block", &kernel);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -196,7 +199,7 @@ TEST_F(CudaPrepare, EightThreadsWithOneKeyCompileAndLoadOnce) {
 TEST_F(CudaPrepare, ModulesAndContextsAreGivenBackWithTheLastHolder) {
   const int modules = fake_cuda::live_modules(), retains = fake_cuda::retains(0);
   {
-    CudaStep step("cuda:0", "partition=fixed splits=2", 1);
+    CudaStep step("cuda:0", "partition=fixed splits=2 reduce=last_block", 1);
     ASSERT_TRUE(step.prepared.ok());
     step.runtime.reset();
     EXPECT_EQ(fake_cuda::live_modules(), modules + 1);

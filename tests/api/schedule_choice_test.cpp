@@ -59,6 +59,25 @@ TEST(ScheduleChoiceOf, APartitionWithoutItsCountKeepsAboutTheGrid) {
   }
 }
 
+TEST(ScheduleChoiceOf, SplitsGoOverAChoiceThatJoinsInClusters) {
+  const Problem problem = *parse_problem("attention q=bf16 kv=bf16 heads=8/1 dim=128");
+  const Workload workload{1, 131072};
+  ASSERT_EQ(default_schedule(problem, workload, kTarget).schedule.reduce, Reduce::cluster);
+  const auto seven = choose_schedule(problem, workload, kTarget, "splits=7", "");
+  ASSERT_TRUE(seven.ok()) << seven.error().message;
+  EXPECT_EQ(seven->schedule.reduce, Reduce::last_block);
+  EXPECT_EQ(seven->schedule.cluster, 1);
+  const auto whole = choose_schedule(problem, workload, kTarget, "splits=16", "");
+  ASSERT_TRUE(whole.ok()) << whole.error().message;
+  EXPECT_EQ(whole->schedule.reduce, Reduce::cluster);
+}
+
+TEST(ScheduleChoiceOf, LargeClustersAreLaunchedEarlyOnlyWhereThatIsNamed) {
+  EXPECT_FALSE(choose("partition=fixed splits=8 cluster=8", "")->schedule.pdl);
+  EXPECT_TRUE(choose("partition=fixed splits=8 cluster=8 pdl=on", "")->schedule.pdl);
+  EXPECT_TRUE(choose("partition=fixed splits=8 cluster=2", "")->schedule.pdl);
+}
+
 TEST(ScheduleChoiceOf, AFullTextIsTakenAsItStands) {
   const char* text = "schedule family=simt tile=128 rows=2 partition=strided splits=5";
   const auto choice = choose(text, "");

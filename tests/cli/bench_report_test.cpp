@@ -195,5 +195,28 @@ TEST(BenchVariants, HaveNamesOrAreTheirWords) {
   EXPECT_EQ(variant_of("ours: default"), (Variant{"ours", ""}));
 }
 
+TEST(BenchReport, OfUnnamedSchedulesOnlyTheFastestRightOneIsKept) {
+  RowReport report;
+  const auto add = [&](const char* label, bool named, double us, double error) {
+    OurTime ours;
+    ours.label = label;
+    ours.named = named;
+    ours.us = us;
+    ours.error = error;
+    ours.error_limit = 4e-3;
+    report.ours.push_back(ours);
+  };
+  add("default", true, 12.0, 2e-3);
+  add("warps=4", false, 11.0, 2e-3);
+  add("warps=8", false, 10.0, 2e-3);
+  add("warps=2", false, 9.0, 1.0);  // wrong: it must not win, nor be hidden
+  keep_best(report);
+  ASSERT_EQ(report.ours.size(), 3u);
+  EXPECT_EQ(report.ours[0].label, "default");
+  EXPECT_EQ(report.ours[1].label, "best of 3");
+  EXPECT_EQ(report.ours[1].us, 10.0);
+  EXPECT_EQ(report.ours[2].label, "warps=2");
+}
+
 }  // namespace
 }  // namespace splitkv::tool

@@ -230,21 +230,22 @@ TEST_P(GraphReplay, StaysRightWhileLengthsChange) {
 
 INSTANTIATE_TEST_SUITE_P(
     Schedules, GraphReplay,
-    testing::Values("partition=fixed splits=5 tile=32 reduce=kernel",
-                    "partition=fixed splits=5 tile=32 reduce=last_block",
-                    "partition=strided splits=5 tile=32 reduce=kernel",
-                    "partition=strided splits=5 tile=32 reduce=last_block merge=lse",
-                    "partition=flat blocks=13 tile=32 reduce=kernel merge=lse",
-                    "partition=flat blocks=13 tile=32 reduce=last_block",
-                    "family=mma partition=fixed splits=5 tile=64 reduce=kernel",
-                    "family=mma partition=strided splits=5 tile=64 reduce=last_block",
-                    "family=mma partition=flat blocks=13 tile=64 reduce=last_block",
-                    "partition=fixed splits=4 tile=32 reduce=cluster cluster=4",
-                    "partition=strided splits=12 tile=32 reduce=cluster cluster=4 merge=lse",
-                    "family=mma partition=fixed splits=8 tile=64 reduce=cluster cluster=8 pdl=on",
-                    "family=mma partition=strided splits=6 tile=64 reduce=cluster cluster=2 pdl=on",
-                    "partition=fixed splits=5 tile=32 reduce=kernel pdl=on",
-                    "family=mma partition=flat blocks=13 tile=64 reduce=last_block pdl=on"));
+    testing::Values(
+        "partition=fixed splits=5 tile=32 reduce=kernel",
+        "partition=fixed splits=5 tile=32 reduce=last_block",
+        "partition=strided splits=5 tile=32 reduce=kernel",
+        "partition=strided splits=5 tile=32 reduce=last_block merge=lse",
+        "partition=flat blocks=13 tile=32 reduce=kernel merge=lse",
+        "partition=flat blocks=13 tile=32 reduce=last_block",
+        "family=mma partition=fixed splits=5 tile=64 warps=4 reduce=kernel",
+        "family=mma partition=strided splits=5 tile=64 warps=4 reduce=last_block",
+        "family=mma partition=flat blocks=13 tile=64 warps=4 reduce=last_block",
+        "partition=fixed splits=4 tile=32 reduce=cluster cluster=4",
+        "partition=strided splits=12 tile=32 reduce=cluster cluster=4 merge=lse",
+        "family=mma partition=fixed splits=8 tile=64 warps=4 reduce=cluster cluster=8 pdl=on",
+        "family=mma partition=strided splits=6 tile=64 warps=4 reduce=cluster cluster=2 pdl=on",
+        "partition=fixed splits=5 tile=32 reduce=kernel pdl=on",
+        "family=mma partition=flat blocks=13 tile=64 warps=4 reduce=last_block pdl=on"));
 
 }  // namespace
 }  // namespace splitkv

@@ -52,7 +52,8 @@ TEST(DefaultSchedule, FillsTheMachineWithOneLongRow) {
   const Problem problem = problem_of("q=bf16 heads=32/8 dim=128");
   const Schedule schedule = default_schedule(problem, {1, 131072}, h200).schedule;
   EXPECT_EQ(schedule.partition, Partition::fixed);
-  EXPECT_GE(8 * schedule.splits, h200.sm_count);
+  // 64 blocks of eight warps draw nearly all that memory gives.
+  EXPECT_GE(8 * schedule.splits * schedule.warps, 64 * 8);
   const int room = 2 * h200.sm_count * resources_of(problem, schedule, h200).blocks_per_sm;
   EXPECT_LE(8 * schedule.splits, room);
 }
@@ -64,9 +65,34 @@ TEST(DefaultSchedule, DoesNotSplitWhatFitsOneTileOrAlreadyFillsTheMachine) {
   Problem windowed = problem;
   windowed.window = 64;
   EXPECT_EQ(default_schedule(windowed, {1, 131072}, h200).schedule.splits, 1);
+  // Whole sequences a block: one, or several in a line.
   const Schedule many = default_schedule(problem, {4096, 64}, h200).schedule;
-  EXPECT_EQ(many.partition, Partition::fixed);
   EXPECT_EQ(many.splits, 1);
+  if (many.partition == Partition::flat) {
+    EXPECT_LE(many.blocks, 4096 * 8);
+  }
+}
+
+// The workload tells the longest row alone: where few rows are that long, whole rows a block would
+// leave most of the machine idle.
+TEST(DefaultSchedule, OfFewRowsOfUnknownLengthsBalancesThem) {
+  const Problem problem = problem_of("q=bf16 heads=32/8 dim=128");
+  const Schedule schedule =
+      default_schedule(problem, {8, 65536}, target_of("cuda:sm_90a")).schedule;
+  EXPECT_TRUE(schedule.partition == Partition::flat || schedule.splits > 1) << print(schedule);
+}
+
+TEST(DefaultSchedule, UsesClustersAndEarlyLaunchesOnlyWhereTheyAre) {
+  Engine engine(3);
+  for (int i = 0; i < 500; ++i) {
+    const Problem problem = random_problem(engine);
+    const Workload workload = random_workload(engine);
+    const Schedule older = default_schedule(problem, workload, target_of("cuda:sm_80")).schedule;
+    EXPECT_NE(older.reduce, Reduce::cluster);
+    EXPECT_FALSE(older.pdl);
+    const Schedule newer = default_schedule(problem, workload, target_of("cuda:sm_90a")).schedule;
+    EXPECT_TRUE(!newer.pdl || newer.cluster <= 2) << print(newer);
+  }
 }
 
 TEST(DefaultSchedule, DividesLargeGroupsInEquallyFullRowBlocks) {
@@ -93,19 +119,23 @@ TEST(DefaultSchedule, UsesTensorCoresWhereTheyTakeTheProblem) {
   EXPECT_EQ(family("q=bf16 heads=32/8 dim=576"), Family::simt);
 }
 
-TEST(DefaultSchedule, OfTensorCoresHoldsAllRowsThatFitAndLeavesRoomForThreeBlocks) {
+TEST(DefaultSchedule, OfTensorCoresHoldsAGroupOfUpToAPanelInOneBlock) {
   const Target h200 = target_of("cuda:sm_90a");
   const auto chosen = [&](const char* text) {
     return default_schedule(problem_of(text), {}, h200).schedule;
   };
-  EXPECT_EQ(chosen("q=bf16 heads=32/8 dim=128").rows, 4);
-  EXPECT_EQ(chosen("q=bf16 heads=32/1 dim=128 query_len=3").rows, 32);
-  EXPECT_EQ(chosen("q=bf16 heads=128/1 dim=576/512 v_in_k=on").rows, 8);
-  const Problem problem = problem_of("q=bf16 heads=32/8 dim=128");
+  for (const auto& [text, rows] :
+       std::vector<std::pair<const char*, int>>{{"q=bf16 heads=32/8 dim=128", 4},
+                                                {"q=bf16 heads=28/4 dim=128", 7},
+                                                {"q=bf16 heads=8/1 dim=128", 8},
+                                                {"q=bf16 heads=128/1 dim=576/512 v_in_k=on", 8}})
+    EXPECT_EQ(chosen(text).rows, rows) << text;
+  // Of several panels: all, or those of one more row block.
+  const int many = chosen("q=bf16 heads=32/1 dim=128 query_len=3").rows;
+  EXPECT_TRUE(many == 32 || many == 24) << many;
   const Schedule schedule = chosen("q=bf16 heads=32/8 dim=128");
-  EXPECT_EQ(schedule.warps, 4);
   EXPECT_GE(schedule.stages, 2);
-  EXPECT_EQ(resources_of(problem, schedule, h200).blocks_per_sm, 3);
+  EXPECT_TRUE(schedule.warps == 4 || schedule.warps == 8);
 }
 
 TEST(DefaultSchedule, OfLongHeadsGivesUpKeysInFlightAndThenRows) {

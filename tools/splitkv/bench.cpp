@@ -143,6 +143,9 @@ Result<int> bench(BenchOptions options) {
         output.write(row_text(options, report));
       });
   if (!reports) return reports.error();
+  if (options.best) {
+    for (RowReport& report : *reports) keep_best(report);
+  }
   if (const Outcome added = add_peers(options, *device, *reports); !added) return added.error();
   output.write(whole_text(options, header, *reports));
   if (const Outcome finished = output.finish(); !finished) return finished.error();
@@ -171,6 +174,7 @@ void add_measuring(CLI::App* verb, BenchOptions& options) {
                    "schedules, a line each, as --schedule takes them");
   verb->add_flag("--sweep", options.sweep,
                  "schedules drawn from the whole space; a line of JSON each");
+  verb->add_flag("--best", options.best, "of schedules without a name, report only the fastest");
   verb->add_option("--limit", options.limit, "schedules a row that --sweep draws");
   verb->add_flag("--peers", options.peers, "measure other implementations too, through Python");
   verb->add_option("--peers-script", options.peers_script, "where bench_peers.py is");

@@ -20,7 +20,8 @@ struct BenchOptions {
   TableChoice table;
   std::string only;  // rows whose names hold it
   bool sweep = false;
-  int limit = 200;  // schedules of a sweep, a row
+  int limit = 200;    // schedules of a sweep, a row
+  bool best = false;  // of schedules without a name only the fastest is reported
   bool peers = false;
   std::string peers_script;
   int repeat = 9;

@@ -262,6 +262,7 @@ Outcome CpuBench::time_all(const Problem& problem, const Inputs& inputs, RowRepo
     const Result<double> error = error_of(problem, *sets, expected);
     if (!error) return error.error();
     ours->label = variant.label;
+    ours->named = variant.label != variant.words;
     ours->error = *error;
     ours->error_limit = tolerance_of(problem, false).out_relative_l2;
     report.ours.push_back(std::move(*ours));

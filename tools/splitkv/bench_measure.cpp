@@ -206,6 +206,7 @@ Result<RowReport> Bench::measure(const RowPlan& plan, KernelQueue& queue) {
         kernel.ok() ? this->time(*kernel, **sets, timing) : Result<OurTime>(kernel.error());
     OurTime ours = time.ok() ? std::move(*time) : failed(variant.label, time.error().message);
     ours.label = variant.label;
+    ours.named = variant.label != variant.words;
     ours.error_limit = tolerance_of(plan.problem, false).out_relative_l2;
     report.ours.push_back(std::move(ours));
     // After some failures the device does nothing any more.

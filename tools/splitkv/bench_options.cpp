@@ -61,6 +61,10 @@ Outcome check_options(const BenchOptions& options) {
   if (options.limit < 1) {
     return bad("--limit", fmt::format("{}", options.limit), "1 or more would work");
   }
+  if (options.best && options.sweep) {
+    return bad("--best", "given",
+               "does not go with --sweep, which lists all; --schedules-file would");
+  }
   if (options.limit_given && !options.sweep) {
     return bad("--limit", fmt::format("{}", options.limit), "goes with --sweep");
   }

@@ -21,6 +21,7 @@ struct OurTime {
   int registers_split = 0, registers_reduce = 0;
   int local_bytes = 0;     // spills and stack, bytes a thread, of both kernels
   int64_t smem_bytes = 0;  // of a split block
+  bool named = true;       // not called by its words
   std::string failure;     // why there is no time; or empty
 
   bool operator==(const OurTime&) const = default;
@@ -35,6 +36,12 @@ struct PeerTime {
 
   bool operator==(const PeerTime&) const = default;
 };
+
+struct RowReport;
+
+// Leaves, of the schedules without a name, the fastest whose result is right, as "best of N"; a
+// wrong result of any is left too. N counts those that ran.
+void keep_best(RowReport& report);
 
 struct RowReport {
   BenchRow row;

@@ -27,5 +27,6 @@ void add_compile(CLI::App& app, int& status);
 void add_show(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
 void add_bench(CLI::App& app, int& status);
+void add_explain(CLI::App& app, int& status);
 
 }  // namespace splitkv::tool
