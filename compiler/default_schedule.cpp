@@ -20,8 +20,9 @@ constexpr int kMaxVectorRows = 8;
 
 // ---- CUDA ---------------------------------------------------------------------------------------
 
-// The lengths that a schedule is weighed on. A workload tells the longest row only: of several rows
-// all may be that long, or few. Both must go well, so both are weighed.
+// The lengths that a schedule is weighed on. Where a workload tells the longest of several rows
+// only, all may be that long, or few. Both must go well, so both are weighed. With the mean it is
+// one long row, and others that make up the rest.
 using Lengths = std::vector<RowGroup>;
 
 std::vector<Lengths> scenarios_of(const Problem& problem, const Workload& workload) {
@@ -29,6 +30,14 @@ std::vector<Lengths> scenarios_of(const Problem& problem, const Workload& worklo
   const int64_t longest = std::max<int64_t>(1, workload.kv_len);
   std::vector<Lengths> scenarios = {{{batch, longest}}};
   if (batch == 1 || problem.deterministic) return scenarios;
+  if (workload.kv_len_mean > 0) {
+    const int64_t mean = std::min(workload.kv_len_mean, longest);
+    const int64_t rest = (batch * mean - longest) / (batch - 1);
+    // Rows that differ by a tenth are cut as if they were equal.
+    if (mean < longest - longest / 10)
+      scenarios[0] = {{1, longest}, {batch - 1, std::max<int64_t>(1, rest)}};
+    return scenarios;
+  }
   const auto part = [&](int64_t share) { return std::max<int64_t>(1, longest / share); };
   const int64_t few = std::max<int64_t>(1, batch / 8), some = (batch - few) / 2;
   Lengths ragged = {{few, longest}};
@@ -97,9 +106,12 @@ ScheduleChoice cuda_schedule(const Problem& problem, const Workload& hints, cons
   const std::vector<Lengths> scenarios = scenarios_of(problem, workload);
   std::vector<Candidate> candidates = weigh(problem, workload, target, family, scenarios);
   const Candidate best = best_legal(problem, target, candidates);
-  std::string why = fmt::format("least of {} schedules on {} x {} tokens: predicted {}",
-                                candidates.size(), scenarios[0][0].rows, scenarios[0][0].kv_len,
-                                words_of(predict(problem, scenarios[0], best.schedule, target)));
+  std::string lengths;
+  for (const RowGroup& group : scenarios[0])
+    lengths += fmt::format("{}{} x {}", lengths.empty() ? "" : " and ", group.rows, group.kv_len);
+  std::string why =
+      fmt::format("least of {} schedules on {} tokens: predicted {}", candidates.size(), lengths,
+                  words_of(predict(problem, scenarios[0], best.schedule, target)));
   if (scenarios.size() > 1)
     why += fmt::format(
         "; {:.1f} us where {} of the rows are that long, the others an eighth and a 64th",

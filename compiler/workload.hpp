@@ -8,7 +8,8 @@ namespace splitkv {
 
 struct Workload {
   int64_t batch = 1;
-  int64_t kv_len = 4096;  // longest row, in tokens
+  int64_t kv_len = 4096;    // longest row, in tokens
+  int64_t kv_len_mean = 0;  // of all rows: tells equal lengths from ragged ones; 0: not known
 
   bool operator==(const Workload&) const = default;
 };

@@ -23,14 +23,16 @@ Result<splitkv::Workload> read_workload(const splitkv_workload* given) {
   if (given == nullptr) return splitkv::Workload{kDefaultBatch, kDefaultKvLen};
   const auto read = splitkv::read_struct(given, "workload");
   if (!read) return read.error();
-  for (const auto& [field, value] : {std::pair{"batch", read->batch}, {"kv_len", read->kv_len}}) {
+  for (const auto& [field, value] : {std::pair{"batch", read->batch},
+                                     {"kv_len", read->kv_len},
+                                     {"kv_len_mean", read->kv_len_mean}}) {
     if (value < 0) {
       return invalid_argument(
           fmt::format("workload.{}={} is negative; 0 means the default", field, value));
     }
   }
   return splitkv::Workload{read->batch > 0 ? read->batch : kDefaultBatch,
-                           read->kv_len > 0 ? read->kv_len : kDefaultKvLen};
+                           read->kv_len > 0 ? read->kv_len : kDefaultKvLen, read->kv_len_mean};
 }
 
 splitkv_kernel_info describe(const splitkv::PreparedKernel& kernel) {

@@ -116,6 +116,9 @@ typedef struct splitkv_workload {
   size_t size;
   int64_t batch;  /* 0: 1 */
   int64_t kv_len; /* tokens of the longest row; 0: 4096 */
+  /* Mean tokens of a row, where it is roughly known: it tells equal lengths from ragged ones, which
+   * want different schedules. 0: not known, and the schedule suits both. */
+  int64_t kv_len_mean;
 } splitkv_workload;
 
 /* Compiles (or finds in memory) and loads the kernels of `problem` on `device`: "cuda:0" (an

@@ -176,8 +176,9 @@ class Merger {
 
 // What a kernel will mostly be run on: hints that choose its schedule, never limits.
 struct Hints {
-  std::int64_t batch = 0;   // 0: 1
-  std::int64_t kv_len = 0;  // tokens of the longest row; 0: 4096
+  std::int64_t batch = 0;        // 0: 1
+  std::int64_t kv_len = 0;       // tokens of the longest row; 0: 4096
+  std::int64_t kv_len_mean = 0;  // of a row, where it is roughly known; 0: not known
 };
 
 // How a runtime is opened. Callbacks are called from any thread and must not throw.
@@ -222,6 +223,7 @@ class Runtime {
     auto workload = sized<splitkv_workload>();
     workload.batch = hints.batch;
     workload.kv_len = hints.kv_len;
+    workload.kv_len_mean = hints.kv_len_mean;
     splitkv_kernel* kernel = nullptr;
     c_layer::check([&](splitkv_message* m) {
       return splitkv_prepare(handle_.get(), device.c_str(), problem.c_str(), &workload,

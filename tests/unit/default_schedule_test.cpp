@@ -159,5 +159,15 @@ TEST(DefaultSchedule, OnTheCpuCutsAFewPiecesAThreadUnlessSequencesAreEnough) {
   EXPECT_EQ(many.splits, 1);
 }
 
+TEST(DefaultSchedule, AMeanTellsEqualLengthsFromRaggedOnes) {
+  const Problem problem = *parse_problem("attention q=bf16 heads=32/8 dim=128");
+  const Target h200 = *parse_target("cuda:sm_90a");
+  // Equal rows are cut where they end; one long row among short ones is shared by all blocks.
+  const Schedule equal = default_schedule(problem, {8, 8192, 8192}, h200).schedule;
+  EXPECT_EQ(equal.partition, Partition::fixed) << print(equal);
+  const Schedule ragged = default_schedule(problem, {32, 131072, 5088}, h200).schedule;
+  EXPECT_EQ(ragged.partition, Partition::flat) << print(ragged);
+}
+
 }  // namespace
 }  // namespace splitkv

@@ -247,7 +247,8 @@ Outcome CpuBench::time_all(const Problem& problem, const Inputs& inputs, RowRepo
                      : *variants;
   for (const Variant& variant : wanted) {
     const auto kernel = guarded([&] {
-      return runtime_.prepare(device_, print(problem), {inputs.batch, inputs.capacity},
+      return runtime_.prepare(device_, print(problem),
+                              {inputs.batch, inputs.capacity, mean_of(inputs.kv_len)},
                               variant.words);
     });
     if (!kernel && kernel.error().status == Status::unsupported) {

@@ -12,6 +12,7 @@
 #include "tools/splitkv/bench_sources.hpp"
 #include "tools/splitkv/choices.hpp"
 #include "tools/splitkv/guarded.hpp"
+#include "tools/splitkv/inputs.hpp"
 #include "tools/splitkv/parallel.hpp"
 #include "tools/splitkv/verdict.hpp"
 
@@ -58,7 +59,8 @@ class KernelQueue {
     parallel_for(int64_t(count), [&](int64_t i) {
       const Job& job = jobs_[begun_ + size_t(i)];
       ready_[count - 1 - size_t(i)] = guarded([&] {
-        const Hints hints{job.plan->workload.batch, job.plan->workload.kv_len};
+        const Workload& workload = job.plan->workload;
+        const Hints hints{workload.batch, workload.kv_len, workload.kv_len_mean};
         return runtime_.prepare(device_, print(job.plan->problem), hints, job.words);
       });
     });
@@ -139,7 +141,7 @@ Result<RowPlan> Bench::plan(const BenchRow& row) const {
                     describe_lengths(row.kv_len)));
   }
   plan.workload = {int64_t(row.kv_len.size()),
-                   *std::max_element(row.kv_len.begin(), row.kv_len.end())};
+                   *std::max_element(row.kv_len.begin(), row.kv_len.end()), mean_of(row.kv_len)};
   const Result<std::vector<Variant>> wanted = variants(plan);
   if (!wanted) return wanted.error();
   std::string refusal;

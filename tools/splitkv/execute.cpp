@@ -186,8 +186,8 @@ Result<Execution> execute(Runtime& runtime, const ExecutePlan& plan, const Probl
     // Inputs with rows of their own numbers of queries ask for that word.
     Problem asked = problem;
     asked.ragged = problem.ragged || !inputs.q_offset.empty();
-    return runtime.prepare(plan.device, print(asked), {inputs.batch, inputs.capacity},
-                           plan.schedule);
+    return runtime.prepare(plan.device, print(asked),
+                           {inputs.batch, inputs.capacity, mean_of(inputs.kv_len)}, plan.schedule);
   });
   if (!kernel) return kernel.error();
   Result<Execution> described = guarded([&] { return describe(*kernel, inputs.batch); });

@@ -23,10 +23,13 @@ std::vector<RowGroup> groups_of(const std::vector<int32_t>& kv_len) {
 
 Workload workload_of(const std::vector<RowGroup>& rows) {
   Workload workload{0, 1};
+  int64_t tokens = 0;
   for (const RowGroup& group : rows) {
     workload.batch += group.rows;
     workload.kv_len = std::max(workload.kv_len, group.kv_len);
+    tokens += group.rows * group.kv_len;
   }
+  if (workload.batch > 0) workload.kv_len_mean = std::max<int64_t>(1, tokens / workload.batch);
   return workload;
 }
 

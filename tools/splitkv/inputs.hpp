@@ -66,6 +66,15 @@ int64_t tree_row_bytes(const Problem& problem);
 
 Rows rows_of(const Problem& problem, const Inputs& inputs);
 
+// Mean tokens of a row, rounded up; lengths of none have 0.
+template <class Length>
+int64_t mean_of(const std::vector<Length>& lengths) {
+  int64_t sum = 0;
+  for (const Length length : lengths) sum += length;
+  const int64_t rows = int64_t(lengths.size());
+  return rows == 0 ? 0 : (sum + rows - 1) / rows;
+}
+
 // Of batch row `row`: [first, end) of the tokens that its queries can reach.
 KeyRange key_range(const Problem& problem, const Inputs& inputs, int64_t row);
 

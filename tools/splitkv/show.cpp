@@ -71,6 +71,10 @@ int run_show(const ShowOptions& options) {
   if (workload.kv_len < 1 || workload.kv_len > std::numeric_limits<int32_t>::max()) {
     return bad_option("--kv-len", fmt::format("{}", workload.kv_len), "1 or more would work");
   }
+  if (workload.kv_len_mean < 0) {
+    return bad_option("--kv-len-mean", fmt::format("{}", workload.kv_len_mean),
+                      "0 or more would work");
+  }
   const auto problems = chosen_problems(options.problem);
   if (!problems) return report(problems.error());
   const Result<Target> target = chosen_target(options.target);
@@ -95,6 +99,8 @@ void add_show(CLI::App& app, int& status) {
   verb->add_option("--schedule", options->schedule, "a schedule, or some of its words");
   verb->add_option("--batch", options->workload.batch, "batch rows expected");
   verb->add_option("--kv-len", options->workload.kv_len, "tokens of the longest row expected");
+  verb->add_option("--kv-len-mean", options->workload.kv_len_mean,
+                   "mean tokens of a row; 0: not known");
   verb->add_flag("--list", options->list,
                  "print the support matrix instead: every option on representative targets");
   verb->callback([options, &status] { status = run_show(*options); });
