@@ -3,7 +3,7 @@
 // and written as (m, l, o) or (S, o). Scores, m and S are in log2 units.
 //
 // An empty partial has m = -inf, l = 0 (S = -inf): its weight is selected to be 0, never computed
-// from inf - inf, and an o of weight 0 is passed over.
+// from inf - inf, and its o is -0, which changes no sum (partials.cuh).
 #pragma once
 
 #include "config.cuh"
