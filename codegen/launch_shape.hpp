@@ -23,9 +23,9 @@
 //   ((u + 1) * used - 1) / total.
 //
 // A sequence with one piece is finished by its block: output written, no partial. Otherwise every
-// piece writes a partial, and the reduce kernel (on CUDA a warp a row, at
-// most four rows a block; on the CPU block = seq) or the last arriving block joins them
-// in slot order. Arrival counters are set back to zero by the last arriver.
+// piece writes a partial, and the reduce kernel (on CUDA a warp a row, at most four rows a block;
+// on the CPU block = seq) or the last arriving block joins them in slot order. Arrival counters are
+// set back to zero by the last arriver.
 //
 // reduce=cluster (fixed, strided): there is no reduce kernel. The blocks of cluster k of a
 // sequence,

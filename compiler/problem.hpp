@@ -102,6 +102,9 @@ constexpr int group_size(const Problem& problem) {
   return problem.kv_heads > 0 ? problem.q_heads / problem.kv_heads : 0;
 }
 
+// Query rows of one kv head: heads of its group times the most query tokens of a batch row.
+constexpr int query_rows(const Problem& problem) { return group_size(problem) * problem.query_len; }
+
 inline double scale_of(const Problem& problem) {
   return problem.scale ? *problem.scale : 1.0 / std::sqrt(double(problem.dim_qk));
 }

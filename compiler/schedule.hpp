@@ -2,6 +2,7 @@
 // within the accuracy contract; they differ in speed only.
 #pragma once
 
+#include "compiler/arithmetic.hpp"
 #include "compiler/problem.hpp"
 #include "compiler/target.hpp"
 
@@ -70,8 +71,7 @@ constexpr bool exchanges_partials(const Schedule& schedule) {
 
 // Row blocks a group is divided into.
 constexpr int row_blocks(const Problem& problem, const Schedule& schedule) {
-  const int rows = group_size(problem) * problem.query_len;
-  return (rows + schedule.rows - 1) / schedule.rows;
+  return ceil_div(query_rows(problem), schedule.rows);
 }
 
 }  // namespace splitkv

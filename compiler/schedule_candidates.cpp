@@ -14,13 +14,10 @@ namespace {
 constexpr int kMaxSplits = 1024;
 constexpr int kMaxBlocks = 65536;
 constexpr int kMaxSimtRows = 8;
-constexpr int kPanelRows = 8;           // of the mma family
-constexpr int kFirstWithClusters = 90;  // compute capability
+constexpr int kPanelRows = 8;  // of the mma family
 // What ptxas has to lay out, rows * unroll * elements a lane: compile time grows with it. Scores in
 // fp64 cost twice.
 constexpr int kLargestCode = 256;
-
-int query_rows(const Problem& problem) { return group_size(problem) * problem.query_len; }
 
 // True where the code of one step of a lane group is small enough to compile quickly.
 bool compiles_quickly(const Problem& problem, const Schedule& schedule) {

@@ -10,7 +10,7 @@ namespace {
 // Numbers of rows up to `most` that divide the group's query rows into equally full row blocks:
 // ceil(rows / n) for every n.
 std::vector<int> rows_options(const Problem& problem, int most) {
-  const int rows = group_size(problem) * problem.query_len;
+  const int rows = query_rows(problem);
   std::vector<int> options;
   for (int blocks = 1; blocks <= rows; ++blocks) {
     const int each = ceil_div(rows, blocks);

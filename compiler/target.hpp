@@ -41,6 +41,9 @@ struct Target {
 Result<Target> parse_target(std::string_view text);
 std::string print(const Target& target);
 
+// The first compute capability with clusters and programmatic launches.
+constexpr int kFirstWithClusters = 90;
+
 // 90 for "sm_90a", whatever its letter; 0 for the CPU.
 int compute_capability(const Target& target);
 

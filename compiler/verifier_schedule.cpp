@@ -122,8 +122,6 @@ Verdict blocks_are_in_range(const Problem&, const Schedule& schedule, const Targ
 
 // ---- how partials are joined and kernels launched -----------------------------------------------
 
-constexpr int kFirstWithClusters = 90;  // compute capability
-
 // Clusters and programmatic launches came together.
 std::string lacks_clusters(const Target& target) {
   return fmt::format("needs sm_{} or newer, not {}", kFirstWithClusters, print(target));

@@ -24,7 +24,7 @@ Target test_target() {
   return target.ok() ? *target : Target{};
 }
 
-bool has_clusters(const Target& target) { return compute_capability(target) >= 90; }
+bool has_clusters(const Target& target) { return compute_capability(target) >= kFirstWithClusters; }
 
 Judged run_and_judge(const std::string& device, const Problem& problem, const std::string& schedule,
                      const std::vector<int32_t>& kv_len, uint64_t seed) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/arithmetic.hpp"
+
 namespace splitkv::tool {
 namespace {
 
@@ -12,8 +14,6 @@ constexpr int64_t kMostSets = 4096;
 constexpr int64_t kMostLaunches = 4096;
 constexpr double kGraphUs = 500;
 constexpr double kLaunchUs = 2;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "compiler/arithmetic.hpp"
 #include "tools/splitkv/bench_sources.hpp"
 
 namespace splitkv::tool {
@@ -14,8 +15,7 @@ namespace {
 
 constexpr int64_t kUnit = 256;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t filled_up(int64_t bytes) { return ceil_div(bytes, kUnit) * kUnit; }
+int64_t filled_up(int64_t bytes) { return round_up(bytes, kUnit); }
 
 TokenStrides dense_strides(const Problem& problem, int64_t tokens, int64_t row) {
   const bool tokens_first = is_paged(problem) ? problem.kv_layout.page_order == PageOrder::nhd

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "compiler/arithmetic.hpp"
 #include "tools/splitkv/parallel.hpp"
 
 namespace splitkv::tool {
@@ -30,8 +31,6 @@ std::vector<int32_t> shuffled_ids(int64_t count, uint64_t seed) {
   }
   return ids;
 }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The slots [first, end) of a row's list that hold reachable keys.
 std::pair<int64_t, int64_t> used_slots(const Problem& problem, const KeyRange& range) {
