@@ -31,6 +31,11 @@ enum FaultCode : int32_t {
   kBadStatistic = 4,    // a merge was given statistics that no partial has
 };
 
+// How the copy engine sees a tensor, as the driver encodes it (loads=tensor): opaque, CUtensorMap.
+struct alignas(64) TensorMap {
+  uint64_t words[16] = {};
+};
+
 struct LaunchArgs {
   // [batch, query_len, q_heads, dim_qk - dim_rope]; with q_offset [tokens, q_heads, ...]
   const void* q = nullptr;
@@ -109,8 +114,13 @@ struct LaunchArgs {
   int32_t kv_len_bytes = 0;  // 4 or 8
   int32_t kv_len_host = 0;   // every row's length where kv_len is null
   int32_t reserved = 0;
+
+  TensorMap k_map;
+  TensorMap v_map;
 };
 
-static_assert(sizeof(LaunchArgs) == 32 * 8 + 38 * 8 + 6 * 4);
+static_assert(offsetof(LaunchArgs, reserved) + 4 == 32 * 8 + 38 * 8 + 6 * 4);
+static_assert(sizeof(LaunchArgs) % 64 == 0 &&
+              sizeof(LaunchArgs) == offsetof(LaunchArgs, k_map) + 2 * sizeof(TensorMap));
 
 }  // namespace splitkv

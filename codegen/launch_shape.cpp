@@ -28,6 +28,21 @@ int64_t counters_of_sequence(const Schedule& schedule) {
   return schedule.reduce == Reduce::cluster ? schedule.cluster : 1;
 }
 
+TensorBox box_of(DType type, int dim, int column_bytes, int heads) {
+  const int bytes = size_bytes(type);
+  return {.element_bytes = bytes,
+          .column = column_bytes / bytes,
+          .columns = dim * bytes / column_bytes,
+          .heads = heads};
+}
+
+void add_boxes(const Problem& problem, const Schedule& schedule, LaunchShape& shape) {
+  const MmaShape rows = mma_shape(problem, schedule);
+  shape.k_box = box_of(problem.k_dtype, problem.dim_qk, rows.column_k, problem.kv_heads);
+  if (problem.v_in_k) return;
+  shape.v_box = box_of(problem.v_dtype, problem.dim_v, rows.column_v, problem.kv_heads);
+}
+
 }  // namespace
 
 LaunchShape launch_shape(const Problem& problem, const Schedule& schedule, int64_t batch) {
@@ -45,6 +60,7 @@ LaunchShape launch_shape(const Problem& problem, const Schedule& schedule, int64
   shape.split_smem_bytes = resources_of(problem, schedule, Target{}).smem_bytes;
   shape.cluster = schedule.cluster;
   shape.pdl = schedule.pdl;
+  if (schedule.loads == Loads::tensor) add_boxes(problem, schedule, shape);
   return shape;
 }
 

@@ -47,6 +47,16 @@
 
 namespace splitkv {
 
+// loads=tensor: how rows of K or V are cut for the copy engine.
+struct TensorBox {
+  int element_bytes = 0;
+  int column = 0;   // elements of a column
+  int columns = 0;  // of a row; 0: no tensor map is needed
+  int heads = 0;
+
+  bool operator==(const TensorBox&) const = default;
+};
+
 struct LaunchShape {
   int64_t sequences = 0;      // batch * kv_heads * row_blocks
   int64_t split_blocks = 0;   // grid.x of the split kernel
@@ -56,6 +66,8 @@ struct LaunchShape {
   int64_t split_smem_bytes = 0;
   int cluster = 1;   // blocks of a cluster; the code says so itself
   bool pdl = false;  // both kernels are launched with programmatic stream serialization
+  TensorBox k_box;
+  TensorBox v_box;
 
   bool operator==(const LaunchShape&) const = default;
 };

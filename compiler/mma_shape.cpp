@@ -6,11 +6,18 @@
 namespace splitkv {
 namespace {
 
-constexpr int64_t kSector = 32;  // bytes
+constexpr int64_t kSector = 32;         // bytes
+constexpr int64_t kSwizzleUnit = 1024;  // bytes: where the copy engine's swizzles begin anew
 
 // Bytes from one row to the next in shared memory: whole sectors; which chunk lies where in a row
 // keeps eight rows at one column in eight different groups of banks.
 int64_t pitch_of(int64_t row_bytes) { return round_up(row_bytes, kSector); }
+
+// Columns are as wide as the copy engine's widest swizzle that divides the row.
+int column_of(int64_t pitch) {
+  if (pitch % 128 == 0) return 128;
+  return pitch % 64 == 0 ? 64 : 32;
+}
 
 // A row of 16-bit elements, padded to whole operands.
 int64_t pitch_of_16_bits(int dim) { return pitch_of(round_up(dim, 16) * 2); }
@@ -45,7 +52,13 @@ MmaShape mma_shape(const Problem& problem, const Schedule& schedule) {
   shape.scale_bytes = scales ? 2 * kMmaStep * 4 : 0;
   shape.step_bytes = kMmaStep * (shape.pitch_k + shape.pitch_v) + shape.scale_bytes;
   shape.work_bytes = kMmaStep * shape.work_pitch;
+  shape.column_k = column_of(shape.pitch_k);
+  shape.column_v = problem.v_in_k ? 0 : column_of(shape.pitch_v);
   shape.q_bytes = 8 * shape.panels * shape.pitch_q;
+  if (schedule.loads == Loads::tensor) {
+    shape.q_bytes = round_up(shape.q_bytes, kSwizzleUnit);
+    shape.barrier_bytes = int64_t(8) * schedule.warps * schedule.stages;
+  }
   const int64_t warp_bytes = schedule.stages * shape.step_bytes + shape.work_bytes;
   shape.loop_bytes = shape.q_bytes + schedule.warps * warp_bytes;
   return shape;

@@ -101,8 +101,14 @@ Resources resources_of(const Problem& problem, const Schedule& schedule, const T
   const int64_t warp_rows = int64_t(schedule.rows) * schedule.warps;
   const int64_t merge_bytes = 4 * warp_rows * pitch + round_up(8 * warp_rows, 16) + 16;
   const int64_t query_bytes = round_up(int64_t(4) * schedule.rows * problem.dim_qk, 16);
-  const int64_t loop_bytes = mma ? mma_shape(problem, schedule).loop_bytes : query_bytes;
-  needs.smem_bytes = std::max(loop_bytes, merge_bytes) + cluster_join_bytes(problem, schedule);
+  const MmaShape shape = mma ? mma_shape(problem, schedule) : MmaShape{};
+  const int64_t loop_bytes = mma ? shape.loop_bytes : query_bytes;
+  const int64_t own_bytes = std::max(loop_bytes, merge_bytes);
+  const int64_t join_bytes = cluster_join_bytes(problem, schedule);
+  needs.smem_bytes = own_bytes + join_bytes;
+  if (shape.barrier_bytes > 0) {
+    needs.smem_bytes = own_bytes + round_up(join_bytes, int64_t(8)) + shape.barrier_bytes;
+  }
   needs.blocks_per_sm = count_blocks_per_sm(needs, target);
   return needs;
 }

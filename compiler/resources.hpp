@@ -47,14 +47,18 @@ struct MmaShape {
   int64_t scale_bytes = 0;  // of a step; 0 unless the keys carry scales
   int64_t step_bytes = 0;   // one staged step of a warp
   int64_t work_bytes = 0;   // converted rows of a warp
-  int64_t q_bytes = 0;      // q rows of the block
-  int64_t loop_bytes = 0;   // of a block while it walks its keys: q, then the warps' parts
+  int column_k = 0;         // staged rows of K are cut into columns of as many bytes
+  int column_v = 0;
+  int64_t barrier_bytes = 0;  // loads=tensor: a barrier of every stage of every warp
+  int64_t q_bytes = 0;        // q rows of the block
+  int64_t loop_bytes = 0;     // of a block while it walks its keys: q, then the warps' parts
 
   bool operator==(const MmaShape&) const = default;
 };
 MmaShape mma_shape(const Problem& problem, const Schedule& schedule);
 
 inline constexpr int kMmaStep = 16;                 // keys a warp takes at once
+inline constexpr int kTensorRowUnit = 64;           // loads=tensor: bytes that divide a row
 inline constexpr int kMaxMmaRows = 64;              // query rows of a block
 inline constexpr int kMmaAccumulatorColumns = 512;  // panels * dim_v that a warp's registers hold
 

@@ -20,6 +20,13 @@ enum class Partition {
   strided,  // `splits` streams; stream s takes tiles s, s + splits, s + 2 splits, ...
 };
 
+// The way of K and V into shared memory, of the mma family. Both lay them out alike.
+enum class Loads {
+  copy,    // asynchronous copies of up to 16 bytes, by all lanes: any layout
+  tensor,  // sm_90 and newer: one copy by tensor map a step of 16 keys; the steps at which a row
+           // begins or ends inside are copied as above
+};
+
 // Who joins the partials of a sequence.
 enum class Reduce {
   kernel,      // a second launch
@@ -37,6 +44,7 @@ struct Schedule {
   int unroll = 4;    // keys whose K and V are in flight at once, per lane group (simt) or loop
                      // (vector); mma: 1
   int stages = 1;    // mma: steps of 16 keys whose loads a warp has in flight; others: 1
+  Loads loads = Loads::copy;
   Partition partition = Partition::fixed;
   int splits = 1;  // fixed, strided: pieces a sequence; a launch-time value, not in the code
   int blocks = 0;  // flat: blocks of the grid; a launch-time value, not in the code

@@ -74,7 +74,12 @@ struct Room {
   int64_t tiles = 1;  // of a sequence of the longest length
   int64_t sms = 1;
   int64_t fitting = 1;  // blocks of an SM
+  bool narrow = true;   // rows of out are short enough for a cluster's join
 };
+
+// Wider rows make the join of a cluster, which is part of the split kernel, take a quarter of a
+// second to compile, and are bound by their products, not by the join.
+constexpr int kWidestClusterRow = 256;
 
 Room room_of(const Problem& problem, const Workload& workload, const Schedule& code,
              const Target& target) {
@@ -84,6 +89,7 @@ Room room_of(const Problem& problem, const Workload& workload, const Schedule& c
   room.tiles = visible_tiles(problem, code, workload.kv_len);
   room.sms = std::max(1, target.sm_count);
   room.fitting = std::max(1, resources_of(problem, code, target).blocks_per_sm);
+  room.narrow = problem.dim_v <= kWidestClusterRow;
   return room;
 }
 
@@ -130,7 +136,7 @@ void add_reduces(Schedule schedule, const Room& room, const Target& target,
   if (!exchanges_partials(schedule)) return;
   schedule.reduce = Reduce::kernel;
   launches.push_back(schedule);
-  if (!newer || schedule.partition == Partition::flat) return;
+  if (!newer || !room.narrow || schedule.partition == Partition::flat) return;
   schedule.reduce = Reduce::cluster;
   for (int cluster : {2, 4, 8}) {
     if (schedule.splits % cluster != 0) continue;

@@ -73,13 +73,17 @@ std::vector<Schedule> code_options(const Problem& problem, Family family) {
   for (int rows : rows_options(problem, mma ? most_mma_rows(problem) : 8))
     for (int tile : {32, 64, 128, 256})
       for (int warps : {1, 2, 4, 8})
-        for (int depth : depths)
+        for (int depth : depths) {
           options.push_back({.family = family,
                              .tile_kv = tile,
                              .rows = rows,
                              .warps = warps,
                              .unroll = mma ? 1 : depth,
                              .stages = mma ? depth : 1});
+          if (!mma) continue;
+          options.push_back(options.back());
+          options.back().loads = Loads::tensor;
+        }
   return options;
 }
 
@@ -102,6 +106,7 @@ std::vector<Schedule> schedule_space(const Problem& problem, const Target& targe
         schedule.warps = code.warps;
         schedule.unroll = code.unroll;
         schedule.stages = code.stages;
+        schedule.loads = code.loads;
         if (!verify(problem, schedule, target)) space.push_back(schedule);
       }
   return space;

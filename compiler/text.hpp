@@ -19,7 +19,7 @@
 // q, kv, heads and dim are always printed. The leading word `attention` may be left out on parsing;
 // `float32`, `bfloat16`... are not accepted: one spelling each. Expressions: text_expr.hpp.
 //
-// Schedule words: family=simt|mma|vector tile rows warps unroll stages
+// Schedule words: family=simt|mma|vector tile rows warps unroll stages loads=copy|tensor [copy]
 // partition=fixed|flat|strided splits blocks reduce=kernel|last_block|cluster cluster [1]
 // partials=fp32|bf16 [fp32] merge pdl=on|off [off]. family, tile, rows, partition and (splits or
 // blocks) are always printed.
@@ -50,6 +50,7 @@ std::string print(const KvLayout& layout);
 
 std::string_view name(Merge merge);          // "auto", "mlo", "lse"
 std::string_view name(Partition partition);  // "fixed", "flat", "strided"
+std::string_view name(Loads loads);          // "copy", "tensor"
 std::string_view name(Reduce reduce);        // "kernel", "last_block", "cluster"
 std::string_view name(Family family);        // "simt", "mma", "vector"
 std::string_view name(LseOutput lse);        // "none", "natural", "base2"

@@ -213,6 +213,10 @@ constexpr WordRule<Schedule> kScheduleWords[] = {
     {"warps", "a whole number (warps=4)", [](S& s, Text t) { return read_number(s.warps, t); }},
     {"unroll", "1, 2, 4, 8", [](S& s, Text t) { return read_number(s.unroll, t); }},
     {"stages", "a whole number (stages=4)", [](S& s, Text t) { return read_number(s.stages, t); }},
+    {"loads", "copy, tensor",
+     [](S& s, Text t) {
+       return read_name(s.loads, t, {Loads::copy, Loads::tensor});
+     }},
     {"partition", "fixed, flat, strided",
      [](S& s, Text t) {
        return read_name(s.partition, t, {Partition::fixed, Partition::flat, Partition::strided});

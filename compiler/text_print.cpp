@@ -93,6 +93,17 @@ std::string_view name(Partition partition) {
   return "";
 }
 
+std::string_view name(Loads loads) {
+  switch (loads) {
+    case Loads::copy:
+      return "copy";
+    case Loads::tensor:
+      return "tensor";
+  }
+  assert(!"unknown loads");
+  return "";
+}
+
 std::string_view name(Reduce reduce) {
   switch (reduce) {
     case Reduce::kernel:
@@ -209,6 +220,7 @@ std::string print(const Schedule& schedule) {
   if (schedule.warps != defaults.warps) word(text, "warps", schedule.warps);
   if (schedule.unroll != defaults.unroll) word(text, "unroll", schedule.unroll);
   if (schedule.stages != defaults.stages) word(text, "stages", schedule.stages);
+  if (schedule.loads != defaults.loads) word(text, "loads", name(schedule.loads));
   word(text, "partition", name(schedule.partition));
   // The one that the partition uses is always shown; the other only where it is wrong.
   if (!flat || schedule.splits != defaults.splits) word(text, "splits", schedule.splits);

@@ -101,6 +101,38 @@ Verdict stages_are_in_range(const Problem&, const Schedule& schedule, const Targ
   return refuse_outside(__func__, "stages", schedule.stages, 1, 1);
 }
 
+// What one tensor map of K, or of V, can bring: 16 keys that lie at even strides in one block, rows
+// of whole swizzles, and nothing beside them.
+std::string beyond_tensor_maps(const Problem& problem, const Schedule& schedule,
+                               const Target& target) {
+  if (!is_mma(schedule)) return fmt::format("means nothing to family={}", name(schedule.family));
+  if (target.kind != TargetKind::cuda || compute_capability(target) < kFirstWithClusters)
+    return fmt::format("needs the copy engine of sm_90 and newer, not of {}", print(target));
+  if (problem.align < 16) return fmt::format("takes align=16, not align={}", problem.align);
+  const int page_size = problem.kv_layout.page_size;
+  if (is_paged(problem) && page_size % kMmaStep != 0)
+    return fmt::format("brings {} keys of one page, not of pages of {}", kMmaStep, page_size);
+  const int k_bytes = problem.dim_qk * size_bytes(problem.k_dtype);
+  if (k_bytes % kTensorRowUnit != 0)
+    return fmt::format("brings rows of multiples of {} bytes, not of {} (K)", kTensorRowUnit,
+                       k_bytes);
+  const int v_bytes = problem.dim_v * size_bytes(problem.v_dtype);
+  if (!problem.v_in_k && v_bytes % kTensorRowUnit != 0)
+    return fmt::format("brings rows of multiples of {} bytes, not of {} (V)", kTensorRowUnit,
+                       v_bytes);
+  if (is_scale_of_key(problem.k_scale) || is_scale_of_key(problem.v_scale))
+    return "brings no scales of keys";
+  return {};
+}
+
+Verdict tensor_loads_bring_whole_steps(const Problem& problem, const Schedule& schedule,
+                                       const Target& target) {
+  if (schedule.loads == Loads::copy) return {};
+  std::string limit = beyond_tensor_maps(problem, schedule, target);
+  if (limit.empty()) return {};
+  return refuse(__func__, "loads", name(schedule.loads), std::move(limit), "loads=copy");
+}
+
 Verdict splits_are_in_range(const Problem&, const Schedule& schedule, const Target&) {
   if (schedule.partition != Partition::flat)
     return refuse_outside(__func__, "splits", schedule.splits, 1, kMaxSplits);
@@ -280,6 +312,7 @@ constexpr ScheduleRule kTable[] = {
     {"rows_are_in_range", rows_are_in_range},
     {"unroll_is_a_power_of_two_up_to_8", unroll_is_a_power_of_two_up_to_8},
     {"stages_are_in_range", stages_are_in_range},
+    {"tensor_loads_bring_whole_steps", tensor_loads_bring_whole_steps},
     {"splits_are_in_range", splits_are_in_range},
     {"blocks_are_in_range", blocks_are_in_range},
     {"clusters_are_of_sm_90_and_newer", clusters_are_of_sm_90_and_newer},

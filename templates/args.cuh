@@ -20,6 +20,11 @@ struct ErrorRecord {
 
 enum FaultCode { kNoFault = 0, kBadPageId = 1, kLengthTooLong = 2, kBadQueryOffset = 3 };
 
+// How the copy engine sees a tensor, as the driver encodes it (loads=tensor).
+struct alignas(64) TensorMap {
+  u64 words[16];
+};
+
 struct LaunchArgs {
   // [batch, query_len, q_heads, dim_qk - dim_rope]; with q_offset [tokens, q_heads, ...]
   const void* q;
@@ -95,6 +100,9 @@ struct LaunchArgs {
   i32 kv_len_bytes;  // 4 or 8
   i32 kv_len_host;   // every row's length where kv_len is null
   i32 reserved;
+
+  TensorMap k_map;
+  TensorMap v_map;
 };
 
 }  // namespace splitkv

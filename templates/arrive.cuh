@@ -10,17 +10,19 @@ namespace splitkv {
 // counter is zero again. `flag` is a word of shared memory. Arrival order decides who joins, never
 // in which order.
 __device__ inline bool arrive_last(u32* counter, i32 pieces, u32* flag) {
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    const bool last = atomicAdd(counter, 1u) == u32(pieces) - 1;
+    u32 before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(counter)
+                 : "memory");
+    const bool last = before == u32(pieces) - 1;
     if (last) *counter = 0;
     *flag = last;
   }
   __syncthreads();
-  const bool last = *flag != 0;
-  if (last) __threadfence();
-  return last;
+  return *flag != 0;
 }
 
 }  // namespace splitkv

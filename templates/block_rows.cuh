@@ -9,7 +9,7 @@
 namespace splitkv {
 
 // Shared memory: unnormalised accumulators [warps][rows][pitch], statistics [warps][rows], a flag.
-template <Config C>
+template <const Config& C>
 struct BlockRows {
   // Lanes that hold neighbouring rows at one dim store into different banks.
   static constexpr int pitch = ceil_div(C.dim_v, 16) * 16 + 4;
@@ -20,12 +20,14 @@ struct BlockRows {
   Statistics* statistics;
   u32* flag;
   float* beyond;  // what the blocks of a cluster give each other
+  float v_scale;  // that all keys share: the accumulators are still to be multiplied by it
 
-  __device__ BlockRows(float* shared, int own_bytes)
+  __device__ BlockRows(float* shared, int own_bytes, float scale)
       : acc(shared),
         statistics(reinterpret_cast<Statistics*>(shared + C.warps * C.rows * pitch)),
         flag(reinterpret_cast<u32*>(statistics) + statistics_bytes / 4),
-        beyond(shared + own_bytes / 4) {}
+        beyond(shared + own_bytes / 4),
+        v_scale(scale) {}
 
   __device__ float* row(int warp, int r) const { return acc + (warp * C.rows + r) * pitch; }
 
@@ -48,7 +50,7 @@ struct BlockRows {
     float4 sum = {-0.0f, -0.0f, -0.0f, -0.0f};
 #pragma unroll
     for (int w = 0; w < C.warps; ++w) {
-      const float weight = weight_of(statistics[w * C.rows + r].m, all.m) * unit;
+      const float weight = weight_of(statistics[w * C.rows + r].m, all.m) * (unit * v_scale);
       add_vector<C>(sum, weight, load_vector<C>(row(w, r) + dim));
     }
     return sum;
@@ -56,26 +58,28 @@ struct BlockRows {
 };
 
 // By one thread: a vector of a row that has only one piece, or of its partial.
-template <Config C>
+template <const Config& C>
 __device__ inline void finish_vector(const LaunchArgs& args, const Piece& piece,
                                      const BlockRows<C>& rows, const RowVector<C>& at) {
   const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, at.row);
   if (!row.exists) return;
+  const bool finishes = piece.pieces == 1;
   Statistics all = rows.join_statistics(at.row);
-  if (piece.pieces == 1) {
-    all = with_sink<C>(args, all, row.q_head);
-    store_finished<C>(args, finished_row<C>(args, piece.row, piece.batch_row, row), at.dim,
-                      rows.join_vector(at.row, at.dim, all, row_unit(all)), all);
+  if (finishes) all = with_sink<C>(args, all, row.q_head);
+  const float4 joined =
+      rows.join_vector(at.row, at.dim, all, finishes ? row_unit(all) : partial_unit(all));
+  if (finishes) {
+    store_finished<C>(args, finished_row<C>(args, piece.row, piece.batch_row, row), at.dim, joined,
+                      all);
   } else {
     const i64 slot_row = piece.slot * C.rows + at.row;
-    store_partial<C>(args, slot_row * C.dim_v + at.dim,
-                     rows.join_vector(at.row, at.dim, all, partial_unit(all)));
+    store_partial<C>(args, slot_row * C.dim_v + at.dim, joined);
     if (at.dim == 0) store_statistics<C.merge>(args.partials, slot_row, all);
   }
 }
 
 // By the whole block: its joined rows go to the blocks that own their slices.
-template <Config C>
+template <const Config& C>
 __device__ inline void give_to_cluster(const BlockRows<C>& rows, const ClusterRows<C>& joined) {
   const u32 own_rank = blockIdx.x % C.cluster;
 #pragma unroll 1
@@ -94,7 +98,7 @@ __device__ inline void give_to_cluster(const BlockRows<C>& rows, const ClusterRo
 // By the whole block, after every warp stored its rows: they are joined and written, and the last
 // block of a sequence to arrive, or its clusters, join its partials. Afterwards shared memory is
 // free.
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline void finish_piece(const LaunchArgs& args, const Piece& piece,
                                     const BlockRows<C>& rows) {
   __syncthreads();
@@ -123,7 +127,7 @@ __device__ inline void finish_piece(const LaunchArgs& args, const Piece& piece,
 
 // Runs `attend(piece)`, by the whole block, for every piece the block takes, and finishes each. A
 // batch row without queries has one piece, which nobody attends.
-template <Config C, class Score, class Attend>
+template <const Config& C, class Score, class Attend>
 __device__ inline void for_each_piece(const LaunchArgs& args, const Attend& attend) {
   const i32 block = blockIdx.x;
   wait_for_stream<C>();

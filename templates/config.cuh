@@ -7,7 +7,8 @@ namespace splitkv {
 enum class DType { fp32, fp16, bf16, e4m3, e5m2, int8 };
 enum class Partition { fixed, flat, strided };
 enum class Reduce { kernel, last_block, cluster };
-enum class Merge { mlo, lse };  // form of exchanged partials
+enum class Merge { mlo, lse };      // form of exchanged partials
+enum class Loads { copy, tensor };  // mma: the way of K and V into shared memory
 enum class LseOutput { none, natural, base2 };
 enum class KvScale { none, tensor, head, token, inl };
 
@@ -46,6 +47,7 @@ struct Config {
   int slice_qk;  // simt: elements of dim_qk that a lane holds, in vectors of vector_k
   int slice_v;
   int stages;  // mma: steps of 16 keys that a warp has in flight
+  Loads loads;
   int copy_k;  // mma: bytes one copy of K brings
   int copy_v;
   Partition partition;

@@ -65,6 +65,25 @@ __device__ inline u32 pack_two(float low, float high) {
   return word;
 }
 
+// Two neighbours of 8 bits, in the low half of `bits`, as a word of two of To, fp16 or bf16: exact.
+template <DType From, DType To>
+__device__ inline u32 widen_two(u32 bits) {
+  static_assert(size_bytes(From) == 1 && size_bytes(To) == 2, "8 bits become 16");
+  u32 halves = 0;
+  if constexpr (From == DType::e5m2) {
+    halves = __byte_perm(bits, 0, 0x1404);  // the upper bytes of two fp16
+#if __CUDA_ARCH__ >= 890
+  } else if constexpr (From == DType::e4m3) {
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(u16(bits)));
+#endif
+  } else {
+    return pack_two<To>(from_bits<From>(bits & 0xff), from_bits<From>(bits >> 8 & 0xff));
+  }
+  if constexpr (To == DType::fp16) return halves;
+  return pack_two<To>(from_bits<DType::fp16>(halves & 0xffff),
+                      from_bits<DType::fp16>(halves >> 16));
+}
+
 // Rounds to nearest, ties to even.
 template <DType T>
 __device__ inline void store_scalar(void* base, i64 index, float value) {

@@ -8,8 +8,6 @@
 
 namespace splitkv {
 
-constexpr float largest_float = 3.40282346638528859812e38f;
-
 // Where a query row's results go.
 struct FinishedRow {
   i64 out;  // elements
@@ -17,7 +15,7 @@ struct FinishedRow {
   i32 q_head;
 };
 
-template <Config C>
+template <const Config& C>
 __device__ inline FinishedRow finished_row(const LaunchArgs& args, const RowTiles& row,
                                            i32 batch_row, const QueryRow& at) {
   return {query_offset<C>(args, row, batch_row, at, args.out_stride_batch, args.out_stride_query,
@@ -29,7 +27,7 @@ __device__ inline FinishedRow finished_row(const LaunchArgs& args, const RowTile
 
 // A sink is one more partial, (m = sink, l = 1, o = 0). In log2 units it is held below infinity, so
 // that a huge one outweighs everything and gives no NaN; an infinite negative one is none.
-template <Config C>
+template <const Config& C>
 __device__ inline Statistics with_sink(const LaunchArgs& args, const Statistics& all, i32 q_head) {
   if constexpr (!C.sink) return all;
   const float sink = args.sink[q_head];
@@ -39,13 +37,13 @@ __device__ inline Statistics with_sink(const LaunchArgs& args, const Statistics&
 }
 
 // The unit of m and S that leave: 1 in base 2, ln 2 for the natural base.
-template <Config C>
+template <const Config& C>
 __device__ inline float outward(float log2_value) {
   return C.lse == LseOutput::base2 ? log2_value : log2_value * 0.693147180559945309f;
 }
 
 // One lane calls it. A log-sum-exp at the bound of a sink is the sink itself.
-template <Config C>
+template <const Config& C>
 __device__ inline void store_row_statistics(const LaunchArgs& args, const FinishedRow& place,
                                             const Statistics& all) {
   if constexpr (C.out_partial && C.out_form == Merge::mlo) {
@@ -60,7 +58,7 @@ __device__ inline void store_row_statistics(const LaunchArgs& args, const Finish
 
 // One vector of a row whose keys and sink are all in; the thread of the row's first vector stores
 // its statistics too.
-template <Config C>
+template <const Config& C>
 __device__ inline void store_finished(const LaunchArgs& args, const FinishedRow& place, int dim,
                                       const float4& o, const Statistics& all) {
   store_four<C.out_dtype, RowVector<C>::width>(args.out, place.out + dim, o);
@@ -68,7 +66,7 @@ __device__ inline void store_finished(const LaunchArgs& args, const FinishedRow&
 }
 
 // Token rows of out beyond the last query belong to no batch row: all blocks zero them together.
-template <Config C>
+template <const Config& C>
 __device__ inline void clear_tokens_beyond(const LaunchArgs& args) {
   if constexpr (!C.ragged) return;
   i32 last = -1;  // the last offset that is one

@@ -1,54 +1,21 @@
 // The mma family's way of K and V into shared memory: each warp keeps a ring of stages of its own,
-// a stage holding one step of 16 keys, and fills it with asynchronous copies. Rows are whole
-// sectors of 32 bytes, and the 16-byte chunks of a row change places by its number (turn_of), so
-// that eight neighbouring rows lie in different banks for every dim. Chunks of one sector stay in
-// one sector: a copy whose chunks lie otherwise in shared memory than in global asks L2 for the
-// sector twice.
+// a stage holding one step of 16 keys. Two load paths fill it, and lay rows out alike
+// (stage_rows.cuh): asynchronous copies of up to 16 bytes, for any layout, and copies by tensor map
+// (tensor_copy.cuh), which bring a step at once.
 #pragma once
 
 #include "convert.cuh"
 #include "kv_walk.cuh"
 #include "mma.cuh"
 #include "partition.cuh"
+#include "stage_rows.cuh"
+#include "tensor_copy.cuh"
 
 namespace splitkv {
 
-constexpr int step_keys = 16;
-
-__host__ __device__ constexpr int whole_sixteens(int dim) { return ceil_div(dim, 16) * 16; }
-
-// Bytes from one row in shared memory to the next.
-__host__ __device__ constexpr int pitch_of(int row_bytes) { return ceil_div(row_bytes, 32) * 32; }
-
-// Byte b of row r lies at r * Pitch + (b ^ turn_of<Pitch>(r)). Eight rows at Pitch begin in 1, 2 or
-// 4 places among the 8 chunks of all banks; the turn spreads those that begin in one.
-template <int Pitch>
-__device__ constexpr u32 turn_of(u32 row) {
-  static_assert(Pitch % 32 == 0, "rows are whole sectors");
-  if constexpr (Pitch % 128 == 0) return row % 8 * 16;
-  if constexpr (Pitch % 64 == 0) return row / 2 % 4 * 16;
-  return row / 4 % 2 * 16;
-}
-
-template <int Pitch>
-__device__ constexpr u32 turned(u32 row, u32 byte) {
-  return row * Pitch + (byte ^ turn_of<Pitch>(row));
-}
-
-// Addresses of chunk `2 step + half` of one row.
-template <int Pitch>
-struct TurnedRow {
-  u32 row;
-  u32 turn;
-
-  __device__ TurnedRow(u32 rows, u32 number, u32 half)
-      : row(rows + number * Pitch), turn(turn_of<Pitch>(number) ^ half * 16) {}
-  __device__ u32 operator()(u32 step) const { return row + (step * 32 ^ turn); }
-};
-
 // Where things lie in a block's shared memory: query rows [panels * 8][pitch_q], then each warp's
 // stages and its work area, in which 8-bit rows are widened.
-template <Config C>
+template <const Config& C>
 struct MmaShape {
   static constexpr int panels = ceil_div(C.rows, 8);
   static constexpr int dim_qk = whole_sixteens(C.dim_qk);
@@ -69,13 +36,23 @@ struct MmaShape {
   static constexpr bool key_scales = has_key_scale(C.k_scale) || has_key_scale(C.v_scale);
   static constexpr int step_bytes =
       step_keys * (pitch_k + pitch_v) + (key_scales ? 2 * 4 * step_keys : 0);
-  static constexpr int query_bytes = panels * 8 * pitch_q;
+  static constexpr bool by_tensor = C.loads == Loads::tensor;
+  using WorkRows = StageRows<pitch_work, pitch_work>;
+  using KRows = StageRows<pitch_k, by_tensor ? column_of(pitch_k) : pitch_k>;
+  using VRows = typename Either<C.v_in_k, KRows,
+                                StageRows<pitch_v, by_tensor ? column_of(pitch_v) : pitch_v>>::Type;
+  // Swizzles count from multiples of 1024 bytes.
+  static constexpr int query_bytes =
+      by_tensor ? ceil_div(panels * 8 * pitch_q, 1024) * 1024 : panels * 8 * pitch_q;
   static constexpr int warp_bytes = C.stages * step_bytes + step_keys * pitch_work;
   static constexpr int staging_bytes = query_bytes + C.warps * warp_bytes;
+  static constexpr int barrier_bytes = by_tensor ? C.warps * C.stages * 8 : 0;
+  static_assert(!by_tensor || (step_keys * pitch_k % 1024 == 0 && warp_bytes % 1024 == 0),
+                "stages lie at multiples of 1024 bytes");
 };
 
 // One warp's share of a piece: steps of 16 keys, tile after tile. Warps divide every tile.
-template <Config C>
+template <const Config& C>
 struct WarpSteps {
   static constexpr int a_tile = C.tile_kv / (step_keys * C.warps);
   static_assert(a_tile * step_keys * C.warps == C.tile_kv, "warps divide a tile into whole steps");
@@ -106,7 +83,15 @@ struct StepRows {
   bool readable;       // what was looked up may be read
 };
 
-template <Config C>
+// One of a warp's ring of stages: `rows` is where its K rows begin, then come V's and the keys'
+// scales. By tensor map it has a barrier, and the rounds of the ring are its phases.
+struct Stage {
+  u32 rows;
+  u32 barrier;
+  u32 parity;  // of the phase that a step added now waits for
+};
+
+template <const Config& C>
 struct KvStages {
   using Shape = MmaShape<C>;
 
@@ -115,20 +100,46 @@ struct KvStages {
   const i32 first_key;
   const i32 end_key;
   const u32 base;  // of this warp, in shared memory
+  const u32 barriers;
+  const i32 kv_head;
   const i32 lane;
 
-  __device__ KvStages(const LaunchArgs& launch, const Piece& piece, u32 shared, i32 lane_index)
+  // `shared_barriers`: those of all warps.
+  __device__ KvStages(const LaunchArgs& launch, const Piece& piece, u32 shared, u32 shared_barriers,
+                      i32 lane_index)
       : args(launch),
         walk(launch, piece.batch_row, piece.kv_head),
         first_key(piece.row.first_key),
         end_key(piece.row.end_key),
         base(shared + Shape::query_bytes + threadIdx.x / 32 * Shape::warp_bytes),
+        barriers(shared_barriers + threadIdx.x / 32 * (C.stages * 8)),
+        kv_head(piece.kv_head),
         lane(lane_index) {}
 
-  // `stage` is where one of the ring's steps lies: K's rows, V's, and the keys' scales.
-  __device__ u32 last_stage() const { return base + (C.stages - 1) * Shape::step_bytes; }
-  __device__ u32 next_stage(u32 stage) const {
-    return stage == last_stage() ? base : stage + Shape::step_bytes;
+  // The ring begins with the stage before its first.
+  __device__ Stage last_stage() const {
+    return {base + (C.stages - 1) * Shape::step_bytes, barriers + (C.stages - 1) * 8, 0};
+  }
+  __device__ Stage next_stage(const Stage& stage) const {
+    const Stage last = last_stage();
+    if (stage.rows == last.rows) return {base, barriers, stage.parity ^ 1};
+    return {stage.rows + Shape::step_bytes, stage.barrier + 8, stage.parity};
+  }
+
+  __device__ void start_barriers() const {
+    if constexpr (Shape::by_tensor) {
+      if (lane < C.stages) start_barrier(barriers + 8 * lane);
+      publish_barriers();
+      __syncwarp();
+    }
+  }
+
+  // Once every stage has been waited for.
+  __device__ void end_barriers() const {
+    if constexpr (Shape::by_tensor && C.partition == Partition::flat) {
+      __syncwarp();
+      if (lane < C.stages) end_barrier(barriers + 8 * lane);
+    }
   }
   static __device__ u32 v_rows(u32 stage) {
     return C.v_in_k ? stage : stage + step_keys * Shape::pitch_k;
@@ -146,8 +157,14 @@ struct KvStages {
 
   __device__ bool counts(i32 key) const { return u32(key - first_key) < u32(end_key - first_key); }
 
-  // `pages`: those of the step, where its keys lie in one; else they are looked up here.
+  // What `start` will ask for: by tensor map only the pages.
   __device__ StepRows look_up(i32 step_key, const typename KvWalk<C>::Pages& pages) const {
+    if constexpr (Shape::by_tensor) return {nullptr, nullptr, nullptr, false};
+    return rows_of(step_key, pages);
+  }
+
+  // `pages`: those of the step, where its keys lie in one; else they are looked up here.
+  __device__ StepRows rows_of(i32 step_key, const typename KvWalk<C>::Pages& pages) const {
     StepRows rows = {static_cast<const char*>(args.k), static_cast<const char*>(args.v),
                      args.k_scale, false};
     if (is_outside(step_key)) return rows;
@@ -166,15 +183,72 @@ struct KvStages {
     return rows;
   }
 
-  // Starts the copies of a step; every call is one group, empty where no key takes part.
-  __device__ void start(u32 stage, i32 step_key, const StepRows& rows) const {
+  // Whether all keys of a step count.
+  __device__ bool is_whole(i32 key) const { return key >= first_key && key + step_keys <= end_key; }
+
+  // Starts the copies of a step.
+  __device__ void start(const Stage& stage, i32 step_key, const StepRows& rows,
+                        const typename KvWalk<C>::Pages& pages) const {
+    if constexpr (Shape::by_tensor) {
+      if (is_whole(step_key) && (!C.checked || walk.place_in(args, pages, step_key).readable)) {
+        if (lane == 0) copy_step(stage, step_key, pages);
+      } else {
+        if (lane == 0) arrive(stage.barrier);
+        copy_keys(stage.rows, step_key, rows_of(step_key, pages));
+      }
+    } else {
+      copy_keys(stage.rows, step_key, rows);
+    }
+  }
+
+  // Where a step's place in the ring has no step left to start.
+  __device__ void start_nothing() const {
+    if constexpr (!Shape::by_tensor) commit_copies();
+  }
+
+  // What `start` of this stage, a round ago, has asked for is there.
+  __device__ void wait(const Stage& stage, i32 step_key) const {
+    if constexpr (Shape::by_tensor) {
+      wait_phase(stage.barrier, stage.parity);
+      if (!C.checked && is_whole(step_key)) return;
+      wait_copies<0>();
+      order_before_copies();
+    } else {
+      wait_copies<C.stages - 1>();
+    }
+    __syncwarp();
+  }
+
+  __device__ void copy_step(const Stage& stage, i32 step_key,
+                            const typename KvWalk<C>::Pages& pages) const {
+    const auto at = walk.place_in(args, pages, step_key);
+    const i32 k_block = C.page_size == 0 ? walk.batch_row : i32(at.k_block);
+    const i32 v_block = C.page_size == 0 ? walk.batch_row : i32(at.v_block);
+    arrive_expecting(stage.barrier, step_keys * (Shape::pitch_k + Shape::pitch_v));
+    copy_tensor(stage.rows, args.k_map, i32(at.token), kv_head, k_block, stage.barrier);
+    if constexpr (!C.v_in_k) {
+      copy_tensor(v_rows(stage.rows), args.v_map, i32(at.token), kv_head, v_block, stage.barrier);
+    }
+  }
+
+  // Every call is one group of copies, empty where no key takes part.
+  __device__ void copy_keys(u32 stage, i32 step_key, const StepRows& rows) const {
     if (!is_outside(step_key)) {
-      copy_rows<C.dim_qk * size_bytes(C.k_dtype), C.copy_k, Shape::pitch_k>(
-          stage, step_key, rows.k, args.k_stride_token * size_bytes(C.k_dtype), rows.readable);
-      if constexpr (!C.v_in_k) {
-        copy_rows<C.dim_v * size_bytes(C.v_dtype), C.copy_v, Shape::pitch_v>(
-            v_rows(stage), step_key, rows.v, args.v_stride_token * size_bytes(C.v_dtype),
+      constexpr int k_bytes = C.dim_qk * size_bytes(C.k_dtype);
+      constexpr int v_bytes = C.dim_v * size_bytes(C.v_dtype);
+      const i64 k_stride = args.k_stride_token * size_bytes(C.k_dtype);
+      const i64 v_stride = args.v_stride_token * size_bytes(C.v_dtype);
+      if constexpr (!C.v_in_k && k_bytes == v_bytes && has_columns<k_bytes, C.copy_k>) {
+        copy_columns<k_bytes, C.copy_k, typename Shape::KRows, 2>(
+            {{stage, rows.k, k_stride}, {v_rows(stage), rows.v, v_stride}}, step_key,
             rows.readable);
+      } else {
+        copy_rows<k_bytes, C.copy_k, typename Shape::KRows>({stage, rows.k, k_stride}, step_key,
+                                                            rows.readable);
+        if constexpr (!C.v_in_k) {
+          copy_rows<v_bytes, C.copy_v, typename Shape::VRows>({v_rows(stage), rows.v, v_stride},
+                                                              step_key, rows.readable);
+        }
       }
       if constexpr (Shape::key_scales) {
         copy_async<4>(scales(stage) + 4 * lane, rows.scale,
@@ -184,12 +258,57 @@ struct KvStages {
     commit_copies();
   }
 
-  template <int RowBytes, int Bytes, int Pitch>
-  __device__ void copy_rows(u32 to, i32 step_key, const char* rows, i64 stride_bytes,
-                            bool readable) const {
+  // Where 16 rows come from, and where they go.
+  struct RowCopy {
+    u32 to;
+    const char* from;
+    i64 stride_bytes;
+  };
+
+  // Whether a lane can take the same chunk of every row that it copies.
+  template <int RowBytes, int Bytes>
+  static constexpr bool has_columns = even_rows&& RowBytes / Bytes > 1 &&
+                                      32 % (RowBytes / Bytes) == 0;
+
+  template <int RowBytes, int Bytes, class Rows>
+  __device__ void copy_rows(const RowCopy& rows, i32 step_key, bool readable) const {
+    static_assert(RowBytes % Bytes == 0, "no copy crosses a row's end");
+    if constexpr (has_columns<RowBytes, Bytes>) {
+      copy_columns<RowBytes, Bytes, Rows, 1>({rows}, step_key, readable);
+    } else {
+      copy_any_rows<RowBytes, Bytes, Rows>(rows.to, step_key, rows.from, rows.stride_bytes,
+                                           readable);
+    }
+  }
+
+  // Rows of one shape together. Unrolling no further is a quarter of the kernel's compile time.
+  template <int RowBytes, int Bytes, class Rows, int Count>
+  __device__ void copy_columns(const RowCopy (&rows)[Count], i32 step_key, bool readable) const {
+    constexpr int copies = RowBytes / Bytes;
+    constexpr int apart = 32 / copies;
+    const int byte = lane % copies * Bytes;
+    int row = lane / copies;
+    const char* from[Count];
+#pragma unroll
+    for (int i = 0; i < Count; ++i) from[i] = rows[i].from + row * rows[i].stride_bytes + byte;
+#pragma unroll 4 / Count
+    for (int round = 0; round < step_keys / apart; ++round) {
+      const bool is_read = counts(step_key + row) && (!C.checked || readable);
+      const u32 offset = Rows::at(row, byte);
+#pragma unroll
+      for (int i = 0; i < Count; ++i) {
+        copy_async<Bytes>(rows[i].to + offset, from[i], is_read);
+        from[i] += apart * rows[i].stride_bytes;
+      }
+      row += apart;
+    }
+  }
+
+  template <int RowBytes, int Bytes, class Rows>
+  __device__ void copy_any_rows(u32 to, i32 step_key, const char* rows, i64 stride_bytes,
+                                bool readable) const {
     constexpr int copies = RowBytes / Bytes;
     constexpr int rounds = ceil_div(step_keys * copies, 32);
-    static_assert(RowBytes % Bytes == 0, "no copy crosses a row's end");
 #pragma unroll smaller(rounds, 8)
     for (int round = 0; round < rounds; ++round) {
       const int index = round * 32 + lane;
@@ -209,7 +328,7 @@ struct KvStages {
       }
       if (step_keys * copies % 32 != 0 && index >= step_keys * copies) continue;
       const int byte = index % copies * Bytes;
-      copy_async<Bytes>(to + turned<Pitch>(row, byte), from + byte, is_read);
+      copy_async<Bytes>(to + Rows::at(row, byte), from + byte, is_read);
     }
   }
 
@@ -225,32 +344,32 @@ struct KvStages {
     for (int index = lane; index < C.stages * step_keys * words; index += 32) {
       const int row = index / words;
       const u32 to = base + row / step_keys * Shape::step_bytes +
-                     turned<Shape::pitch_k>(row % step_keys, 2 * C.dim_qk + index % words * 4);
+                     Shape::KRows::at(row % step_keys, 2 * C.dim_qk + index % words * 4);
       asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(0) : "memory");
     }
   }
 
   // 16 rows of 8-bit elements become rows of To in the work area, zeros beyond Dim.
-  template <DType From, DType To, int Dim, int Pitch>
+  template <DType From, DType To, int Dim, class Rows>
   __device__ void widen(u32 rows) const {
     constexpr int fours = whole_sixteens(Dim) / 4;
 #pragma unroll 4
     for (int index = lane; index < step_keys * fours; index += 32) {
       const int row = index / fours;
       const int dim = index % fours * 4;
-      Raw<4> raw = zero_raw<4>();
+      u32 four = 0;
       if (Dim % 16 == 0 || dim < Dim) {
         asm volatile("ld.shared.u32 %0, [%1];"
-                     : "=r"(raw.words[0])
-                     : "r"(rows + turned<Pitch>(row, dim))
+                     : "=r"(four)
+                     : "r"(rows + Rows::at(row, dim))
                      : "memory");
       }
-      const u32 low = pack_two<To>(element<From>(raw, 0), element<From>(raw, 1));
-      const u32 high = pack_two<To>(element<From>(raw, 2), element<From>(raw, 3));
-      asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(
-                       work() + turned<Shape::pitch_work>(row, dim * 2)),
-                   "r"(low), "r"(high)
-                   : "memory");
+      const u32 low = widen_two<From, To>(four & 0xffff);
+      const u32 high = widen_two<From, To>(four >> 16);
+      asm volatile(
+          "st.shared.v2.u32 [%0], {%1, %2};" ::"r"(work() + Shape::WorkRows::at(row, dim * 2)),
+          "r"(low), "r"(high)
+          : "memory");
     }
     __syncwarp();
   }
@@ -258,7 +377,7 @@ struct KvStages {
 
 // Page ids of steps to come, where a step lies in one page: lane l holds those of step l of 32, so
 // that ids are on their way long before their keys are asked for. Steps are asked for in order.
-template <Config C>
+template <const Config& C>
 struct PagesAhead {
   using Pages = typename KvWalk<C>::Pages;
   static constexpr bool used = C.page_size > 0 && KvStages<C>::even_rows;

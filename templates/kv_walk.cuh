@@ -10,7 +10,7 @@ namespace splitkv {
 
 // Entry: one (batch row, kv head). `key` must lie in the row's key interval, so that only page ids
 // in use are ever read.
-template <Config C>
+template <const Config& C>
 struct KvWalk {
   const i32* k_pages;  // of this batch row; unused when contiguous
   const i32* v_pages;
@@ -54,20 +54,26 @@ struct KvWalk {
   };
 
   __device__ Pages pages_of(i32 key) const {
-    if constexpr (C.page_size == 0) return {0, 0};
-    const i32 slot = key / C.page_size;
-    const i32 k = k_pages[slot];
-    return {k, C.separate_tables ? v_pages[slot] : k};
+    if constexpr (C.page_size == 0) {
+      return {0, 0};
+    } else {
+      const i32 slot = key / C.page_size;
+      const i32 k = k_pages[slot];
+      return {k, C.separate_tables ? v_pages[slot] : k};
+    }
   }
 
   __device__ Place place_in(const LaunchArgs& args, const Pages& pages, i32 key) const {
-    if constexpr (C.page_size == 0) return {0, 0, key, true};
-    Place at = {pages.k, pages.v, key % C.page_size, true};
-    if constexpr (C.checked) {
-      const i32 slot = key / C.page_size;
-      at.readable = known(args, at.k_block, slot) && known(args, at.v_block, slot);
+    if constexpr (C.page_size == 0) {
+      return {0, 0, key, true};
+    } else {
+      Place at = {pages.k, pages.v, key % C.page_size, true};
+      if constexpr (C.checked) {
+        const i32 slot = key / C.page_size;
+        at.readable = known(args, at.k_block, slot) && known(args, at.v_block, slot);
+      }
+      return at;
     }
-    return at;
   }
 
   __device__ Place place(const LaunchArgs& args, i32 key) const {
@@ -118,7 +124,7 @@ __device__ inline float head_scale(const float* scales, i32 kv_head) {
   return 1.0f;
 }
 
-template <Config C>
+template <const Config& C>
 __device__ inline float shared_v_scale(const LaunchArgs& args, i32 kv_head) {
   if constexpr (C.v_in_k) return head_scale<C.k_scale>(args.k_scale, kv_head);
   return head_scale<C.v_scale>(args.v_scale, kv_head);

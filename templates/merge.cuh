@@ -2,8 +2,8 @@
 // unnormalised, (m, l, acc) with acc = sum of exp2(score - m) v; exchanged partials are normalised
 // and written as (m, l, o) or (S, o). Scores, m and S are in log2 units.
 //
-// An empty partial has m = -inf, l = 0 (S = -inf): its weight is selected to be 0, never computed
-// from inf - inf, and its o is -0, which changes no sum (partials.cuh).
+// An empty partial has m = -inf, l = 0 (S = -inf): its weight is 2^-inf = 0, never computed from
+// inf - inf, and its o is -0, which changes no sum (partials.cuh).
 #pragma once
 
 #include "config.cuh"
@@ -32,12 +32,12 @@ __device__ inline float log2_of(float x) {
   return result;
 }
 
-// exp2(m - top), 0 for an empty partial: selected, whatever exp2(-inf - -inf) is. `top` is the
-// largest m of the join.
-__device__ inline float weight_of(float m, float top) {
-  const float weight = exp2(m - top);
-  return m == negative_infinity() ? 0.0f : weight;
-}
+// What weights are taken against: `top`, the largest m of a join, or where all of it is empty the
+// least finite number, so that -inf - -inf never arises.
+__device__ inline float finite_top(float top) { return fmaxf(top, -largest_float); }
+
+// exp2(m - top), exactly 0 for an empty partial.
+__device__ inline float weight_of(float m, float top) { return exp2(m - finite_top(top)); }
 
 // What is known of a partial besides o: its maximum, and its sum of weights relative to it.
 // (S, o) is the partial with m = S and l = 1.

@@ -10,7 +10,7 @@
 namespace splitkv {
 
 // A vector of one of a block's rows: four elements, or two where dim_v is no multiple of 4.
-template <Config C>
+template <const Config& C>
 struct RowVector {
   static constexpr int width = C.dim_v % 4 == 0 ? 4 : 2;
   static constexpr int a_row = C.dim_v / width;
@@ -22,14 +22,14 @@ struct RowVector {
   __device__ explicit RowVector(int index) : row(index / a_row), dim(index % a_row * width) {}
 };
 
-template <Config C>
+template <const Config& C>
 __device__ inline float4 load_vector(const float* from) {
   if constexpr (RowVector<C>::width == 4) return *reinterpret_cast<const float4*>(from);
   const float2 two = *reinterpret_cast<const float2*>(from);
   return {two.x, two.y, 0.0f, 0.0f};
 }
 
-template <Config C>
+template <const Config& C>
 __device__ inline void store_vector(float* to, const float4& value) {
   if constexpr (RowVector<C>::width == 4) {
     *reinterpret_cast<float4*>(to) = value;
@@ -39,7 +39,7 @@ __device__ inline void store_vector(float* to, const float4& value) {
 }
 
 // sum += weight * value, the first `width` elements.
-template <Config C>
+template <const Config& C>
 __device__ inline void add_vector(float4& sum, float weight, const float4& value) {
   sum.x = fmaf(weight, value.x, sum.x);
   sum.y = fmaf(weight, value.y, sum.y);
@@ -73,7 +73,7 @@ __device__ inline float share_of(const Statistics& own, const Statistics& all, f
 // ---- in scratch
 // ---------------------------------------------------------------------------------
 
-template <Config C>
+template <const Config& C>
 __device__ inline Statistics load_statistics(const LaunchArgs& args, i64 index) {
   if constexpr (C.merge == Merge::mlo) {
     return {load_shared_global(args.partials + 2 * index),
@@ -85,7 +85,7 @@ __device__ inline Statistics load_statistics(const LaunchArgs& args, i64 index) 
 }
 
 // A vector at element `index` of the outputs.
-template <Config C>
+template <const Config& C>
 __device__ inline void store_partial(const LaunchArgs& args, i64 index, const float4& value) {
   float* outputs = args.partials + args.partial_o_offset;
   if constexpr (C.partial_dtype == DType::fp32) {
@@ -95,7 +95,7 @@ __device__ inline void store_partial(const LaunchArgs& args, i64 index, const fl
   }
 }
 
-template <Config C>
+template <const Config& C>
 __device__ inline float4 load_partial_at(const float* outputs, i64 index) {
   constexpr int width = RowVector<C>::width;
   if constexpr (C.partial_dtype == DType::fp32) {
@@ -112,7 +112,7 @@ __device__ inline float4 load_partial_at(const float* outputs, i64 index) {
   }
 }
 
-template <Config C>
+template <const Config& C>
 __device__ inline float4 load_partial(const LaunchArgs& args, i64 index) {
   return load_partial_at<C>(args.partials + args.partial_o_offset, index);
 }
@@ -124,7 +124,7 @@ __device__ inline float load_generic(const float* from) {
   return value;
 }
 
-template <Config C>
+template <const Config& C>
 __device__ inline float4 load_generic_vector(const float* from) {
   float4 value = {0.0f, 0.0f, 0.0f, 0.0f};
   if constexpr (RowVector<C>::width == 4) {

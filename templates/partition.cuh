@@ -34,7 +34,7 @@ struct Piece {
   Slots slots;  // of all the sequence's pieces, where there are several
 };
 
-template <Config C>
+template <const Config& C>
 __device__ inline void place_sequence(Piece& piece, i32 sequence) {
   const u32 number = sequence;  // unsigned divisions by constants are shorter
   piece.sequence = sequence;
@@ -56,7 +56,7 @@ __device__ inline Slots fixed_slots(const LaunchArgs& args, const Piece& piece) 
 }
 
 // False when this block has nothing to do.
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline bool split_piece(const LaunchArgs& args, u32 block, Piece& piece) {
   static_assert(C.partition != Partition::flat, "flat blocks take pieces from the line");
   place_sequence<C>(piece, block / u32(args.splits));
@@ -96,7 +96,7 @@ struct Line {
   __device__ i64 block_of(i64 unit) const { return ((unit + 1) * used_blocks - 1) / total; }
 };
 
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline i64 units_of_row(const LaunchArgs& args, i32 batch_row) {
   if (batch_row >= args.batch) return 0;
   return i64(larger(row_tiles<C, Score>(args, batch_row).tiles, 1)) * sequences_per_row(C);
@@ -121,7 +121,7 @@ __device__ inline i64 sum_over_warp(i64 value) {
 
 // What the rows' lengths make of the line. By one warp, as all below that take a lane. Of the first
 // 32 rows the units are kept.
-template <Config C, class Score>
+template <const Config& C, class Score>
 struct RowUnits {
   const LaunchArgs& args;
   const int lane;
@@ -189,7 +189,7 @@ __device__ inline Slots slots_in_line(const Line& line, i64 begin, i64 end) {
 }
 
 // Hands out the pieces of one block in turn. Every warp of the block walks its own copy.
-template <Config C, class Score>
+template <const Config& C, class Score>
 struct LineWalk {
   Line line;
   i64 first;  // units [first, end) are the block's; `unit` is the next of them
@@ -239,7 +239,7 @@ struct LineWalk {
 // ---- the reduce's view
 // -------------------------------------------------------------------------------
 
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline Slots slots_of(const LaunchArgs& args, const Piece& at, int lane) {
   if constexpr (C.partition == Partition::flat) {
     const RowUnits<C, Score> rows(args, lane);

@@ -22,7 +22,7 @@ __device__ inline void wait_for_cluster() {
 // What a block gets of the rows of all blocks: its slice of o [cluster][slice vectors], normalised,
 // and statistics [cluster][rows], as partials in scratch hold them. It lies where the block's loop
 // keeps nothing.
-template <Config C>
+template <const Config& C>
 struct ClusterRows {
   using Vector = RowVector<C>;
   static constexpr int slice = ceil_div(Vector::count, C.cluster);  // vectors of a block
@@ -70,7 +70,7 @@ struct ClusterRows {
 
 // One slice of several partials, in shared or global memory: element e of part i lies at
 // o[i * o_stride + e], statistics of a row likewise.
-template <Config C>
+template <const Config& C>
 struct Parts {
   const float* o;
   const float* sums;
@@ -81,7 +81,7 @@ struct Parts {
   bool is_shared;  // o is fp32 then, else of partial_dtype
 };
 
-template <Config C>
+template <const Config& C>
 __device__ inline Statistics statistics_of_part(const Parts<C>& parts, i32 part, int row) {
   if (part >= parts.count) return empty_statistics();
   const float* from = parts.sums + part * parts.sums_stride + row * statistics(C.merge);
@@ -90,7 +90,7 @@ __device__ inline Statistics statistics_of_part(const Parts<C>& parts, i32 part,
   return {m, m == negative_infinity() ? 0.0f : 1.0f};
 }
 
-template <Config C>
+template <const Config& C>
 __device__ inline Statistics join_statistics(const Parts<C>& parts, int row) {
   Statistics all = empty_statistics();
 #pragma unroll 1
@@ -110,7 +110,7 @@ __device__ inline Statistics join_statistics(const Parts<C>& parts, int row) {
 }
 
 // Parts are added in their order.
-template <Config C>
+template <const Config& C>
 __device__ inline float4 join_vectors(const Parts<C>& parts, int row, i64 element,
                                       const Statistics& all) {
   const float start = initial_sum(all);
@@ -136,7 +136,7 @@ __device__ inline float4 join_vectors(const Parts<C>& parts, int row, i64 elemen
 }
 
 // By all blocks of a cluster, after each got its slice of all.
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline void reduce_cluster(const LaunchArgs& args, const Piece& piece,
                                       const ClusterRows<C>& joined, u32* flag) {
   constexpr int slice = ClusterRows<C>::slice;

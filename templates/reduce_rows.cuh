@@ -11,7 +11,7 @@ namespace splitkv {
 // By one warp. Entry: the partials of all pieces are written and visible. Exit: out and lse of the
 // row are written. Lane i holds vectors i, i + 32, ... of the row. Partials are added in slot
 // order, whatever order they arrived in.
-template <Config C>
+template <const Config& C>
 __device__ inline void reduce_row(const LaunchArgs& args, const Slots& slots,
                                   const FinishedRow& place, int row_in_block, int lane) {
   using Vector = RowVector<C>;
@@ -65,7 +65,7 @@ __device__ inline void reduce_row(const LaunchArgs& args, const Slots& slots,
 }
 
 // By one warp: rows first, first + step, ... of a sequence that has several pieces.
-template <Config C>
+template <const Config& C>
 __device__ inline void reduce_rows(const LaunchArgs& args, const Piece& at, const Slots& slots,
                                    int first, int step) {
 #pragma unroll 1
@@ -78,7 +78,7 @@ __device__ inline void reduce_rows(const LaunchArgs& args, const Piece& at, cons
 }
 
 // Entry of the reduce kernel, of `Warps` warps: grid and threads as codegen/launch_shape.hpp says.
-template <Config C, class Score, int Warps>
+template <const Config& C, class Score, int Warps>
 __device__ inline void reduce_sequence(const LaunchArgs& args, u32 block) {
   constexpr u32 blocks_a_sequence = ceil_div(C.rows, Warps);
   wait_for_stream<C>();

@@ -18,7 +18,7 @@ struct RowTiles {
 };
 
 // Stored keys of a batch row.
-template <Config C>
+template <const Config& C>
 __device__ inline i32 stored_keys(const LaunchArgs& args, i32 batch_row) {
   i64 length = args.kv_len_host;
   if (args.kv_len != nullptr) {
@@ -34,7 +34,7 @@ __device__ inline i32 stored_keys(const LaunchArgs& args, i32 batch_row) {
   return i32(larger(length, i64(0)));
 }
 
-template <Config C>
+template <const Config& C>
 __device__ inline void set_queries(const LaunchArgs& args, i32 batch_row, RowTiles& row) {
   row.queries = C.query_len;
   row.first_token = 0;
@@ -50,14 +50,14 @@ __device__ inline void set_queries(const LaunchArgs& args, i32 batch_row, RowTil
 }
 
 // The key index at or after a position; positions before the first key give 0.
-template <Config C>
+template <const Config& C>
 __device__ inline i32 key_at(const LaunchArgs& args, i32 position) {
   if constexpr (!C.strided_positions) return larger(position, 0);
   const i64 ahead = position - args.pos0;
   return ahead <= 0 ? 0 : i32((ahead + args.pos_step - 1) / args.pos_step);
 }
 
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline RowTiles row_tiles(const LaunchArgs& args, i32 batch_row) {
   RowTiles row;
   const i32 stored = stored_keys<C>(args, batch_row);
@@ -81,7 +81,7 @@ struct QueryRow {
   i32 q_head;
 };
 
-template <Config C>
+template <const Config& C>
 __device__ inline QueryRow query_row(const RowTiles& row, i32 kv_head, i32 row_block, int r) {
   const int x = smaller(row_block * C.rows + r, head_rows(C) - 1);
   const int query = x / C.group_size;
@@ -91,7 +91,7 @@ __device__ inline QueryRow query_row(const RowTiles& row, i32 kv_head, i32 row_b
 }
 
 // Element offset of a query row in a tensor of these strides.
-template <Config C>
+template <const Config& C>
 __device__ inline i64 query_offset(const LaunchArgs& args, const RowTiles& row, i32 batch_row,
                                    const QueryRow& at, i64 stride_batch, i64 stride_query,
                                    i64 stride_head) {
@@ -101,7 +101,7 @@ __device__ inline i64 query_offset(const LaunchArgs& args, const RowTiles& row, 
          at.q_head * stride_head;
 }
 
-template <Config C>
+template <const Config& C>
 __device__ inline Coordinates coordinates_of(const LaunchArgs& args, const RowTiles& row,
                                              i32 batch_row, const QueryRow& at, i32 key) {
   i32 key_pos = key;

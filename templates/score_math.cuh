@@ -15,7 +15,7 @@ struct RealOf<true> {
   using type = double;
 };
 
-template <Config C>
+template <const Config& C>
 using ScoreReal = typename RealOf<C.q_dtype == DType::fp32 && C.k_dtype == DType::fp32 &&
                                   C.v_dtype == DType::fp32 && C.out_dtype == DType::fp32>::type;
 

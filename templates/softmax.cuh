@@ -26,9 +26,8 @@ struct RunningRow {
     for (float& a : acc) a *= factor;
   }
 
-  // What to subtract from scores: the maximum, or 0 while no key has been seen, so that masked
-  // scores of -inf give weight 0 and never NaN.
-  __device__ float origin() const { return s.m == negative_infinity() ? 0.0f : s.m; }
+  // What to subtract from scores: masked ones of -inf give weight 0, never NaN.
+  __device__ float origin() const { return finite_top(s.m); }
 };
 
 }  // namespace splitkv

@@ -12,12 +12,12 @@
 
 #include "block_rows.cuh"
 #include "kv_stage.cuh"
-#include "queries.cuh"
+#include "query_stage.cuh"
 #include "score_math.cuh"
 
 namespace splitkv {
 
-template <Config C>
+template <const Config& C>
 struct Mma {
   using Shape = MmaShape<C>;
   static constexpr int panels = Shape::panels;
@@ -49,77 +49,8 @@ struct Mma {
   }
 };
 
-// By the whole block: query rows as 16-bit rows in shared memory, zeros where there is none. They
-// are asked for before the keys, behind which they would wait, and stored once keys are on their
-// way; many of them, more than registers should hold, are stored at once.
-template <Config C>
-struct QueryStage {
-  using Shape = MmaShape<C>;
-  static constexpr int pairs = Shape::dim_qk / 2;
-  static constexpr int rows_a_warp = ceil_div(Shape::panels * 8, C.warps);
-  static constexpr int pairs_a_lane = ceil_div(pairs, 32);
-  static constexpr bool holds = rows_a_warp * pairs_a_lane <= 8;
-
-  u32 held[holds ? rows_a_warp : 1][holds ? pairs_a_lane : 1];
-
-  __device__ QueryStage(const LaunchArgs& args, const Piece& piece, u32 shared) {
-    if constexpr (holds) {
-#pragma unroll
-      for (int i = 0; i < rows_a_warp; ++i) {
-#pragma unroll
-        for (int j = 0; j < pairs_a_lane; ++j)
-          held[i][j] = word(args, piece, row_of(i), pair_of(j));
-      }
-    } else {
-#pragma unroll 1
-      for (int i = 0; i < rows_a_warp; ++i) {
-#pragma unroll smaller(pairs_a_lane, 4)
-        for (int j = 0; j < pairs_a_lane; ++j) {
-          put(shared, row_of(i), pair_of(j), word(args, piece, row_of(i), pair_of(j)));
-        }
-      }
-    }
-  }
-
-  __device__ void store(u32 shared) const {
-    if constexpr (holds) {
-#pragma unroll
-      for (int i = 0; i < rows_a_warp; ++i) {
-#pragma unroll
-        for (int j = 0; j < pairs_a_lane; ++j) put(shared, row_of(i), pair_of(j), held[i][j]);
-      }
-    }
-    __syncthreads();
-  }
-
- private:
-  __device__ static int row_of(int i) { return threadIdx.x / 32 + i * C.warps; }
-  __device__ static int pair_of(int j) { return threadIdx.x % 32 + j * 32; }
-
-  __device__ static u32 word(const LaunchArgs& args, const Piece& piece, int r, int pair) {
-    if (r >= C.rows || pair * 2 >= C.dim_qk) return 0;
-    const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, r);
-    return query_pair<C>(args, piece.row, piece.batch_row, row, pair * 2);
-  }
-
-  __device__ static void put(u32 shared, int r, int pair, u32 word) {
-    if (r >= Shape::panels * 8 || pair >= pairs) return;
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared + turned<Shape::pitch_q>(r, pair * 4)),
-                 "r"(word)
-                 : "memory");
-  }
-};
-
-template <Config C>
-__device__ inline void load_query_operand(u32 (&words)[2], u32 shared, int panel, int k_step,
-                                          int lane) {
-  using Shape = MmaShape<C>;
-  load_matrices(words, shared + turned<Shape::pitch_q>(panel * 8 + lane % 8,
-                                                       k_step * 32 + lane / 8 % 2 * 16));
-}
-
 // S^T of one step: scores[panel][e] of key g + 8 (e / 2) and column 2 t + e % 2, not yet scaled.
-template <Config C, int Pitch>
+template <const Config& C, class Rows>
 __device__ inline void multiply_keys(const Mma<C>& state, u32 shared_q, u32 rows, int lane,
                                      float (&scores)[Mma<C>::panels][4]) {
   using M = Mma<C>;
@@ -128,7 +59,7 @@ __device__ inline void multiply_keys(const Mma<C>& state, u32 shared_q, u32 rows
 #pragma unroll
     for (float& s : scores[p]) s = 0.0f;
   }
-  const TurnedRow<Pitch> row(rows, lane % 16, lane / 16);
+  const Rows row(rows, lane % 16, lane / 16);
 #pragma unroll(M::holds_q ? M::k_steps : 4)
   for (int x = 0; x < M::k_steps; ++x) {
     u32 keys[4];
@@ -147,7 +78,7 @@ __device__ inline void multiply_keys(const Mma<C>& state, u32 shared_q, u32 rows
 }
 
 // O^T += V^T P^T for the step's 16 keys; weights[panel][e] lie as the scores did.
-template <Config C, int Pitch>
+template <const Config& C, class Rows>
 __device__ inline void multiply_values(Mma<C>& state, u32 rows, int lane,
                                        const float (&weights)[Mma<C>::panels][4]) {
   using M = Mma<C>;
@@ -168,7 +99,7 @@ __device__ inline void multiply_values(Mma<C>& state, u32 rows, int lane,
       }
     }
   }
-  const TurnedRow<Pitch> row(rows, lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  const Rows row(rows, lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
   for (int x = 0; x < M::v_tiles; ++x) {
     u32 values[4];
@@ -184,7 +115,7 @@ __device__ inline void multiply_values(Mma<C>& state, u32 rows, int lane,
 }
 
 // Log2 scores from products, -inf where a key is masked. `k_scale` holds those of keys g and g + 8.
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline void score_step(const LaunchArgs& args, const Piece& piece,
                                   const KvStages<C>& stages, i32 step_key,
                                   const float (&k_scale)[2], float (&scores)[Mma<C>::panels][4]) {
@@ -214,7 +145,7 @@ __device__ inline void score_step(const LaunchArgs& args, const Piece& piece,
 
 // Moves every row to the maximum the step brings. One branch for all rows: once the maxima have
 // settled, most steps leave all of them as they are.
-template <Config C>
+template <const Config& C>
 __device__ inline void raise_maxima(Mma<C>& state, const float (&scores)[Mma<C>::panels][4]) {
   using M = Mma<C>;
   float top[M::panels][2];
@@ -250,21 +181,20 @@ __device__ inline void raise_maxima(Mma<C>& state, const float (&scores)[Mma<C>:
 }
 
 // Scores become weights; a row without keys so far weighs with 0, never with NaN.
-template <Config C>
+template <const Config& C>
 __device__ inline void weigh(Mma<C>& state, float (&scores)[Mma<C>::panels][4]) {
 #pragma unroll
   for (int p = 0; p < Mma<C>::panels; ++p) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float m = state.m[p][e % 2];
-      scores[p][e] = exp2(scores[p][e] - (m == negative_infinity() ? 0.0f : m));
+      scores[p][e] = exp2(scores[p][e] - finite_top(state.m[p][e % 2]));
       state.l[p][e % 2] += scores[p][e];
     }
   }
 }
 
 // The step's keys, which lie in their stage.
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline void add_step(Mma<C>& state, const LaunchArgs& args, const Piece& piece,
                                 const KvStages<C>& stages, u32 stage, i32 step_key, u32 shared_q,
                                 float shared_k_scale) {
@@ -272,12 +202,13 @@ __device__ inline void add_step(Mma<C>& state, const LaunchArgs& args, const Pie
   const int g = stages.lane / 4;
   u32 rows = stage;
   if constexpr (!Shape::wide_k) {
-    stages.template widen<C.k_dtype, Shape::type_k, C.dim_qk, Shape::pitch_k>(rows);
+    stages.template widen<C.k_dtype, Shape::type_k, C.dim_qk, typename Shape::KRows>(rows);
     rows = stages.work();
   }
   float scores[Mma<C>::panels][4];
-  multiply_keys<C, Shape::wide_k ? Shape::pitch_k : Shape::pitch_work>(state, shared_q, rows,
-                                                                       stages.lane, scores);
+  using KRows =
+      typename Either<Shape::wide_k, typename Shape::KRows, typename Shape::WorkRows>::Type;
+  multiply_keys<C, KRows>(state, shared_q, rows, stages.lane, scores);
   float k_scale[2] = {shared_k_scale, shared_k_scale};
   if constexpr (has_key_scale(C.k_scale)) {
     k_scale[0] = load_shared_float(stages.scales(stage) + 4 * g);
@@ -300,26 +231,34 @@ __device__ inline void add_step(Mma<C>& state, const LaunchArgs& args, const Pie
     rows = stages.work();
   } else if constexpr (!Shape::wide_v) {
     __syncwarp();  // the work area's keys have been read
-    stages.template widen<C.v_dtype, Shape::type_v, C.dim_v,
-                          C.v_in_k ? Shape::pitch_k : Shape::pitch_v>(rows);
+    stages.template widen<C.v_dtype, Shape::type_v, C.dim_v, typename Shape::VRows>(rows);
     rows = stages.work();
   }
-  constexpr int pitch = !Shape::wide_v ? Shape::pitch_work
-                        : C.v_in_k     ? Shape::pitch_k
-                                       : Shape::pitch_v;
-  multiply_values<C, pitch>(state, rows, stages.lane, scores);
+  using VRows =
+      typename Either<Shape::wide_v, typename Shape::VRows, typename Shape::WorkRows>::Type;
+  multiply_values<C, VRows>(state, rows, stages.lane, scores);
 }
 
-// Query operands that stay in registers.
-template <Config C>
+// Query operands that stay in registers: those of two steps at once.
+template <const Config& C>
 __device__ inline void load_queries(Mma<C>& state, u32 shared_q, int lane) {
   using M = Mma<C>;
   if constexpr (M::holds_q) {
 #pragma unroll
     for (int p = 0; p < M::panels; ++p) {
+      const TurnedRow<M::Shape::pitch_q> row(shared_q, p * 8 + lane % 8, lane / 8);
 #pragma unroll
-      for (int x = 0; x < M::k_steps; ++x) {
-        load_query_operand<C>(state.q[p][x], shared_q, p, x, lane);
+      for (int x = 0; x + 1 < M::k_steps; x += 2) {
+        u32 words[4];
+        load_matrices(words, row(x));
+        state.q[p][x][0] = words[0];
+        state.q[p][x][1] = words[1];
+        state.q[p][x + 1][0] = words[2];
+        state.q[p][x + 1][1] = words[3];
+      }
+      if constexpr (M::k_steps % 2 != 0) {
+        constexpr int last = M::k_steps - 1;
+        load_query_operand<C>(state.q[p][last], shared_q, p, last, lane);
       }
     }
   }
@@ -327,35 +266,37 @@ __device__ inline void load_queries(Mma<C>& state, u32 shared_q, int lane) {
 
 // A warp's stream: while one step is added, those after it are on their way, and the rows of the
 // one beyond them are looked up. It begins by starting all its stages.
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Piece& piece,
-                                 u32 shared_q) {
+                                 u32 shared_q, u32 shared_barriers) {
+  using Pages = typename KvWalk<C>::Pages;
   const QueryStage<C> queries(args, piece, shared_q);
   const WarpSteps<C> steps(piece, threadIdx.x / 32);
-  const KvStages<C> stages(args, piece, shared_q, threadIdx.x % 32);
+  const KvStages<C> stages(args, piece, shared_q, shared_barriers, threadIdx.x % 32);
   const float k_scale = head_scale<C.k_scale>(args.k_scale, piece.kv_head);
+  stages.start_barriers();
   stages.clear_padding();
-  PagesAhead<C> pages(stages, steps);
-  StepRows rows;
-  u32 stage = stages.last_stage();  // of `step` and, once that is added, of the one `stages` ahead
+  PagesAhead<C> pages_ahead(stages, steps);
+  Pages pages = {0, 0};  // of the step that is started next
+  StepRows rows = {};
+  Stage stage =
+      stages.last_stage();  // of `step` and, once that is added, of the one `stages` ahead
 #pragma unroll 1
   for (i32 step = -C.stages - 1; step < steps.count; ++step) {
     const i32 ahead = step + C.stages;
-    if (step >= 0) {
-      wait_copies<C.stages - 1>();
-      __syncwarp();
-      const i32 step_key = steps.first_key(step);
-      if (!stages.is_outside(step_key)) {
-        add_step<C, Score>(state, args, piece, stages, stage, step_key, shared_q, k_scale);
-      }
-      __syncwarp();  // all lanes have read the stage that is filled next
+    const i32 step_key = steps.first_key(step);
+    if (!MmaShape<C>::by_tensor || step >= 0) stages.wait(stage, step_key);
+    if (step >= 0 && !stages.is_outside(step_key)) {
+      add_step<C, Score>(state, args, piece, stages, stage.rows, step_key, shared_q, k_scale);
     }
+    __syncwarp();  // all lanes have read the stage that is filled next
     if (ahead >= 0 && ahead < steps.count) {
-      stages.start(stage, steps.first_key(ahead), rows);
+      stages.start(stage, steps.first_key(ahead), rows, pages);
     } else {
-      commit_copies();
+      stages.start_nothing();
     }
-    rows = stages.look_up(steps.first_key(ahead + 1), pages.of(ahead + 1));
+    pages = pages_ahead.of(ahead + 1);
+    rows = stages.look_up(steps.first_key(ahead + 1), pages);
     stage = stages.next_stage(stage);
     if (step == -1) {
       queries.store(shared_q);
@@ -363,11 +304,12 @@ __device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Pi
     }
   }
   wait_copies<0>();
+  stages.end_barriers();
 }
 
-template <Config C>
+template <const Config& C>
 __device__ inline void store_warp_rows(const Mma<C>& state, const BlockRows<C>& rows, int warp,
-                                       int lane, float v_scale) {
+                                       int lane) {
   using M = Mma<C>;
   const int g = lane / 4;
   const int t = lane % 4;
@@ -387,36 +329,48 @@ __device__ inline void store_warp_rows(const Mma<C>& state, const BlockRows<C>& 
 #pragma unroll
       for (int x = 0; x < M::v_tiles; ++x) {
         const int dim = x * 16 + g;
-        if (C.dim_v % 16 == 0 || dim < C.dim_v) acc[dim] = state.acc[p][x][c] * v_scale;
+        if (C.dim_v % 16 == 0 || dim < C.dim_v) acc[dim] = state.acc[p][x][c];
         if (C.dim_v % 16 == 0 || dim + 8 < C.dim_v) {
-          acc[dim + 8] = state.acc[p][x][c + 2] * v_scale;
+          acc[dim + 8] = state.acc[p][x][c + 2];
         }
       }
     }
   }
 }
 
-// Shared memory of a block: queries and stages, then, in the same place, the warps' rows.
-template <Config C>
+// Shared memory of a block: queries and stages, then, in the same place, the warps' rows; what the
+// blocks of a cluster give each other; the barriers of the stages.
+template <const Config& C>
 struct MmaMemory {
   static constexpr int own_bytes = larger(MmaShape<C>::staging_bytes, BlockRows<C>::bytes);
-  static constexpr int bytes = own_bytes + ClusterRows<C>::bytes;
+  static constexpr int barriers = own_bytes + ceil_div(ClusterRows<C>::bytes, 8) * 8;
+  static constexpr int bytes = barriers + MmaShape<C>::barrier_bytes;
 };
 
 // Entry: grid and shared memory as codegen/launch_shape.hpp says.
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline void split_mma(const LaunchArgs& args, float* shared) {
+  constexpr bool by_tensor = MmaShape<C>::by_tensor;
+  if constexpr (by_tensor) {
+    if (threadIdx.x == 0) prefetch(args.k_map);
+    if (threadIdx.x == 32 && !C.v_in_k) prefetch(args.v_map);
+  }
   for_each_piece<C, Score>(args, [&](const Piece& piece) {
     using M = Mma<C>;
     const int lane = threadIdx.x % 32;
     const u32 shared_q = shared_address(shared);
-    const BlockRows<C> rows(shared, MmaMemory<C>::own_bytes);
+    const BlockRows<C> rows(shared, MmaMemory<C>::own_bytes,
+                            shared_v_scale<C>(args, piece.kv_head));
+    if constexpr (by_tensor && C.partition == Partition::flat) {
+      order_before_copies();  // the rows of the piece before
+      __syncthreads();
+    }
     {
       M state;
       state.clear();
-      add_steps<C, Score>(state, args, piece, shared_q);
+      add_steps<C, Score>(state, args, piece, shared_q, shared_q + MmaMemory<C>::barriers);
       __syncthreads();  // queries and stages make room for the warps' rows
-      store_warp_rows(state, rows, threadIdx.x / 32, lane, shared_v_scale<C>(args, piece.kv_head));
+      store_warp_rows(state, rows, threadIdx.x / 32, lane);
     }
     finish_piece<C, Score>(args, piece, rows);
   });

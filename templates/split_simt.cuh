@@ -18,7 +18,7 @@
 
 namespace splitkv {
 
-template <Config C>
+template <const Config& C>
 struct Simt {
   static constexpr int groups = 32 / C.lanes;  // of a warp
   static constexpr int bytes_k = C.vector_k * size_bytes(C.k_dtype);
@@ -43,7 +43,7 @@ __device__ inline int slice_dim(int lane_in_group, int i, int lanes, int vector)
 
 // By the whole block, through shared memory [rows][dim_qk]: every warp needs all of it, and a
 // rolled loop compiles faster than a lane's own scattered loads.
-template <Config C>
+template <const Config& C>
 __device__ inline void load_query(Simt<C>& state, const LaunchArgs& args, const Piece& piece,
                                   float* shared, int lane) {
 #pragma unroll 1
@@ -90,7 +90,7 @@ struct KeySlice {
 
 // Moves every row to the maximum that `scores` [rows][unroll] bring. One branch for all rows: once
 // the maxima have settled, most steps leave all of them as they are.
-template <Config C>
+template <const Config& C>
 __device__ inline void raise_maxima(Simt<C>& state, const ScoreReal<C>* scores) {
   float top[C.rows];
   bool any_raised = false;
@@ -107,7 +107,7 @@ __device__ inline void raise_maxima(Simt<C>& state, const ScoreReal<C>* scores) 
 }
 
 // The keys that a step of one lane group adds: where they lie, and their scales.
-template <Config C>
+template <const Config& C>
 struct StepKeys {
   KeySlice<Simt<C>::bytes_k, Simt<C>::loads_k> k[C.unroll];
   KeySlice<Simt<C>::bytes_v, Simt<C>::loads_v> v[C.unroll];
@@ -138,7 +138,7 @@ struct StepKeys {
 };
 
 // Scores of all rows and the step's keys, -inf where a key is masked: score r * unroll + u.
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline void score_keys(const Simt<C>& state, const LaunchArgs& args, const Piece& piece,
                                   const StepKeys<C>& keys, i32 start, i32 end, float k_scale,
                                   int lane, ScoreReal<C> (&score)[C.rows * C.unroll]) {
@@ -182,7 +182,7 @@ __device__ inline void score_keys(const Simt<C>& state, const LaunchArgs& args, 
 }
 
 // Keys start, start + groups, ... of this lane group, `unroll` of them, those below `end`.
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Piece& piece,
                                 const KvWalk<C>& walk, i32 start, i32 end, float k_scale,
                                 int lane) {
@@ -217,7 +217,7 @@ __device__ inline void add_keys(Simt<C>& state, const LaunchArgs& args, const Pi
   }
 }
 
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline void add_tiles(Simt<C>& state, const LaunchArgs& args, const Piece& piece) {
   using S = Simt<C>;
   const int lane = threadIdx.x % 32;
@@ -239,7 +239,7 @@ __device__ inline void add_tiles(Simt<C>& state, const LaunchArgs& args, const P
 }
 
 // Joins the lane groups of a warp: afterwards every lane group holds the warp's running rows.
-template <Config C>
+template <const Config& C>
 __device__ inline void join_lane_groups(Simt<C>& state) {
 #pragma unroll
   for (int offset = C.lanes; offset < 32; offset *= 2) {
@@ -260,9 +260,9 @@ __device__ inline void join_lane_groups(Simt<C>& state) {
   }
 }
 
-template <Config C>
+template <const Config& C>
 __device__ inline void store_warp_rows(const Simt<C>& state, const BlockRows<C>& rows, int warp,
-                                       int lane, float v_scale) {
+                                       int lane) {
   if (lane >= C.lanes) return;
 #pragma unroll
   for (int r = 0; r < C.rows; ++r) {
@@ -273,7 +273,7 @@ __device__ inline void store_warp_rows(const Simt<C>& state, const BlockRows<C>&
       if (C.lanes * C.slice_v != C.dim_v && first >= C.dim_v) continue;
 #pragma unroll
       for (int i = 0; i < C.vector_v; ++i) {
-        acc[first + i] = state.run[r].acc[j * C.vector_v + i] * v_scale;
+        acc[first + i] = state.run[r].acc[j * C.vector_v + i];
       }
     }
     if (lane == 0) rows.statistics[warp * C.rows + r] = state.run[r].s;
@@ -281,24 +281,25 @@ __device__ inline void store_warp_rows(const Simt<C>& state, const BlockRows<C>&
 }
 
 // Shared memory of a block: first the query rows, [rows][dim_qk] floats, then the warps' rows.
-template <Config C>
+template <const Config& C>
 struct SimtMemory {
   static constexpr int own_bytes = larger(ceil_div(C.rows * C.dim_qk, 4) * 16, BlockRows<C>::bytes);
   static constexpr int bytes = own_bytes + ClusterRows<C>::bytes;
 };
 
 // Entry: grid and shared memory as codegen/launch_shape.hpp says.
-template <Config C, class Score>
+template <const Config& C, class Score>
 __device__ inline void split_simt(const LaunchArgs& args, float* shared) {
   for_each_piece<C, Score>(args, [&](const Piece& piece) {
     const int lane = threadIdx.x % 32;
-    const BlockRows<C> rows(shared, SimtMemory<C>::own_bytes);
+    const BlockRows<C> rows(shared, SimtMemory<C>::own_bytes,
+                            shared_v_scale<C>(args, piece.kv_head));
     {
       Simt<C> state;
       load_query(state, args, piece, shared, lane);
       add_tiles<C, Score>(state, args, piece);
       join_lane_groups(state);
-      store_warp_rows(state, rows, threadIdx.x / 32, lane, shared_v_scale<C>(args, piece.kv_head));
+      store_warp_rows(state, rows, threadIdx.x / 32, lane);
     }
     finish_piece<C, Score>(args, piece, rows);
   });

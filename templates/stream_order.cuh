@@ -6,14 +6,14 @@
 namespace splitkv {
 
 // By every thread, before it touches memory: what precedes has ended and is visible. sm_90 and up.
-template <Config C>
+template <const Config& C>
 __device__ inline void wait_for_stream() {
   if constexpr (C.pdl) asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 // What follows in the stream may start once every block has said so or ended; it waits in turn for
 // the whole grid. Said late, so that blocks which only wait take no room from those that work.
-template <Config C>
+template <const Config& C>
 __device__ inline void start_what_follows() {
   if constexpr (C.pdl) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }

@@ -15,7 +15,18 @@ static_assert(sizeof(i64) == 8 && sizeof(i32) == 4 && sizeof(u16) == 2);
 
 constexpr u32 all_lanes = 0xffffffffu;
 
+constexpr float largest_float = 3.40282346638528859812e38f;
+
 __device__ inline float negative_infinity() { return __int_as_float(0xff800000); }
+
+template <bool First, class A, class B>
+struct Either {
+  using Type = A;
+};
+template <class A, class B>
+struct Either<false, A, B> {
+  using Type = B;
+};
 
 template <class T>
 __host__ __device__ constexpr T smaller(T a, T b) {

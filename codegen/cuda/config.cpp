@@ -86,6 +86,7 @@ void write_config(Writer& out, const Problem& problem, const Schedule& schedule)
     field("slice_v", shape.slice_v);
   } else {
     field("stages", schedule.stages);
+    field("loads", fmt::format("Loads::{}", name(schedule.loads)));
     const MmaShape copies = mma_shape(problem, schedule);
     field("copy_k", copies.copy_k);
     field("copy_v", copies.copy_v);

@@ -43,7 +43,9 @@ void write_entries(Writer& out, const FamilyNames& family, const Schedule& sched
   out.line(fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1){}",
                        shape.split_threads, cluster));
   out.open(fmt::format("    {}(const __grid_constant__ splitkv::LaunchArgs args) {{", split_name));
-  out.line("extern __shared__ float4 shared[];");
+  // Swizzles of the copy engine count from multiples of 1024 bytes.
+  out.line(schedule.loads == Loads::tensor ? "extern __shared__ __align__(1024) float4 shared[];"
+                                           : "extern __shared__ float4 shared[];");
   out.line(fmt::format("splitkv::{}<splitkv::config, splitkv::Score>(args, &shared[0].x);",
                        family.split));
   out.close("}");
