@@ -16,25 +16,6 @@ using splitkv::Unit;
 
 namespace {
 
-constexpr int64_t kDefaultBatch = 1;
-constexpr int64_t kDefaultKvLen = 4096;
-
-Result<splitkv::Workload> read_workload(const splitkv_workload* given) {
-  if (given == nullptr) return splitkv::Workload{kDefaultBatch, kDefaultKvLen};
-  const auto read = splitkv::read_struct(given, "workload");
-  if (!read) return read.error();
-  for (const auto& [field, value] : {std::pair{"batch", read->batch},
-                                     {"kv_len", read->kv_len},
-                                     {"kv_len_mean", read->kv_len_mean}}) {
-    if (value < 0) {
-      return invalid_argument(
-          fmt::format("workload.{}={} is negative; 0 means the default", field, value));
-    }
-  }
-  return splitkv::Workload{read->batch > 0 ? read->batch : kDefaultBatch,
-                           read->kv_len > 0 ? read->kv_len : kDefaultKvLen, read->kv_len_mean};
-}
-
 splitkv_kernel_info describe(const splitkv::PreparedKernel& kernel) {
   const splitkv::CodeFacts facts = kernel.loaded.code->facts();
   const splitkv::LaunchShape shape = launch_shape(kernel.problem, kernel.schedule, 1);
@@ -45,7 +26,7 @@ splitkv_kernel_info describe(const splitkv::PreparedKernel& kernel) {
   info.why = kernel.why.c_str();
   info.source = kernel.source.text.c_str();
   info.key = kernel.loaded.key.digest.c_str();
-  info.from_memory = kernel.loaded.from_memory ? 1 : 0;
+  info.from_memory = kernel.loaded.origin == splitkv::Origin::memory ? 1 : 0;
   info.compile_ms = kernel.loaded.compile_ms;
   info.module_bytes = facts.module_bytes;
   info.registers_split = facts.registers_split;
@@ -54,6 +35,8 @@ splitkv_kernel_info describe(const splitkv::PreparedKernel& kernel) {
   info.local_bytes_reduce = facts.local_bytes_reduce;
   info.smem_bytes = shape.split_smem_bytes;
   info.kernels_per_run = shape.reduce_blocks > 0 ? 2 : 1;
+  info.origin = name(kernel.loaded.origin);
+  info.disk_ms = kernel.loaded.disk_ms;
   return info;
 }
 
@@ -92,7 +75,9 @@ splitkv_status splitkv_open(const splitkv_options* options, splitkv_runtime** ru
     *runtime = nullptr;
     const auto read = splitkv::read_options(options);
     if (!read) return read.error();
-    *runtime = new splitkv_runtime(*read);
+    auto opened = std::make_unique<splitkv_runtime>(*read);
+    if (Outcome pack = opened->kernels.add_chosen_pack(); !pack) return pack;
+    *runtime = opened.release();
     return Unit{};
   });
 }
@@ -116,7 +101,7 @@ splitkv_status splitkv_prepare(splitkv_runtime* runtime, const char* device, con
     if (Outcome given = not_null(runtime, "runtime"); !given) return given;
     if (Outcome given = not_null(device, "device"); !given) return given;
     if (Outcome given = not_null(problem, "problem"); !given) return given;
-    const auto hints = read_workload(workload);
+    const auto hints = splitkv::read_workload(workload);
     if (!hints) return hints.error();
     auto prepared = runtime->kernels.prepare(
         {.device = device, .problem = problem, .workload = *hints, .schedule = schedule});
@@ -169,6 +154,9 @@ splitkv_status splitkv_get_statistics(const splitkv_runtime* runtime,
     filled.compiles = values.compiles;
     filled.compile_failures = values.compile_failures;
     filled.compile_ms_total = values.compile_ms_total;
+    filled.disk_hits = values.disk_hits;
+    filled.disk_ms_total = values.disk_ms_total;
+    filled.pack_hits = values.pack_hits;
     return splitkv::write_struct(filled, statistics, "statistics");
   });
 }

@@ -75,6 +75,24 @@ splitkv_status answer(splitkv_message* message, const Body& body) noexcept {
   }
 }
 
+// Defaults where it is null.
+inline Result<Workload> read_workload(const splitkv_workload* given) {
+  constexpr int64_t kDefaultBatch = 1, kDefaultKvLen = 4096;
+  if (given == nullptr) return Workload{kDefaultBatch, kDefaultKvLen};
+  const auto read = read_struct(given, "workload");
+  if (!read) return read.error();
+  for (const auto& [field, value] : {std::pair{"batch", read->batch},
+                                     {"kv_len", read->kv_len},
+                                     {"kv_len_mean", read->kv_len_mean}}) {
+    if (value < 0) {
+      return invalid_argument(
+          fmt::format("workload.{}={} is negative; 0 means the default", field, value));
+    }
+  }
+  return Workload{read->batch > 0 ? read->batch : kDefaultBatch,
+                  read->kv_len > 0 ? read->kv_len : kDefaultKvLen, read->kv_len_mean};
+}
+
 inline Outcome not_null(const void* pointer, const char* name) {
   if (pointer != nullptr) return Unit{};
   return invalid_argument(std::string(name) + " is NULL");

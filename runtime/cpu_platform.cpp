@@ -128,16 +128,35 @@ class CpuPlatform final : public Platform {
   Result<Loaded> load(const LoadRequest& request) override {
     const Result<CpuCompiler> compiler = cpu_compiler(request.target);
     if (!compiler) return compiler.error();
+    const CompilerFacts facts = facts_of(*compiler, request.target);
     Loaded loaded;
-    loaded.key = kernel_key(request.source, facts_of(*compiler, request.target));
-    const auto module =
-        modules_.get(loaded.key.digest, [&] { return compile(request, loaded.key); });
+    const auto packed = find_packed(services_, request, facts.arch);
+    if (packed == nullptr && only_packs(services_)) return missed(request, facts);
+    loaded.key = packed != nullptr ? packed->key : kernel_key(request.source, facts);
+    const auto module = modules_.get(loaded.key.digest, [&] {
+      return packed != nullptr ? unpack(request, *packed) : obtain(request, loaded.key);
+    });
     if (!module) return module.error();
-    loaded.from_memory = !module->made;
-    loaded.compile_ms = module->value->compile_ms();
-    if (loaded.from_memory) services_.counters.count_hit();
-    loaded.code = std::make_shared<const CpuCode>(module->value, spread());
+    const Kept& kept = module->value;
+    loaded.compile_ms = kept.compile_ms;
+    loaded.origin = module->made ? kept.origin : Origin::memory;
+    if (!module->made) services_.counters.count_hit();
+    if (loaded.origin == Origin::disk) loaded.disk_ms = kept.disk_ms;
+    loaded.code = std::make_shared<const CpuCode>(kept.module, spread());
     return loaded;
+  }
+
+  Result<Located> locate(const LoadRequest& request) override {
+    const Result<CpuCompiler> compiler = cpu_compiler(request.target);
+    if (!compiler) return compiler.error();
+    const CompilerFacts facts = facts_of(*compiler, request.target);
+    if (const auto packed = find_packed(services_, request, facts.arch)) {
+      return Located{packed->key, Origin::pack};
+    }
+    if (only_packs(services_)) return missed(request, facts);
+    KernelKey key = kernel_key(request.source, facts);
+    const Origin origin = modules_.has(key.digest) ? Origin::memory : origin_of(services_, key);
+    return Located{std::move(key), origin};
   }
 
   Result<std::shared_ptr<const ErrorMemory>> make_error_memory(const std::string&) override {
@@ -145,22 +164,66 @@ class CpuPlatform final : public Platform {
   }
 
  private:
-  Result<std::shared_ptr<const CpuModule>> compile(const LoadRequest& request,
-                                                   const KernelKey& key) {
-    if (services_.options.no_jit) return jit_is_off(key);
-    Result<CpuModule> module = compile_cpu(request.source, request.target);
-    if (!module) {
+  struct Kept {
+    std::shared_ptr<const CpuModule> module;
+    double compile_ms = 0;
+    Origin origin = Origin::compiled;
+    double disk_ms = 0;
+  };
+
+  Error missed(const LoadRequest& request, const CompilerFacts& facts) const {
+    const KernelKey key = pack_key(request.source, facts.arch);
+    return jit_is_off(key, services_.packs.explain_miss(key, request.problem, request.schedule) +
+                               "; there is no disk cache");
+  }
+
+  Result<Kept> unpack(const LoadRequest& request, const PackedKernel& packed) {
+    Result<CpuModule> module = load(packed.code, request);
+    if (!module) return module.error();
+    services_.counters.count_pack_hit();
+    return Kept{std::make_shared<const CpuModule>(*std::move(module)), packed.code.compile_ms,
+                Origin::pack};
+  }
+
+  Result<Kept> obtain(const LoadRequest& request, const KernelKey& key) {
+    const auto compile = [&] { return compile_counted(request, key); };
+    Result<DiskCache::Found> found = find_or_make(services_, request.source, key, compile);
+    if (!found) return found.error();
+    Result<CpuModule> module = load(found->code, request);
+    if (!module && found->from_disk) {
+      services_.log.warning(fmt::format("the object of {} on disk is not taken: {}", key.digest,
+                                        module.error().message));
+      if (jit_is_forbidden(services_.options))
+        return jit_is_off(key, "the object on disk is damaged");
+      const Result<StoredCode> anew = compile();
+      if (!anew) return anew.error();
+      services_.disk.replace(key, request.source, *anew);
+      found = DiskCache::Found{*anew};
+      module = load(*anew, request);
+    }
+    if (!module) return module.error();
+    return Kept{std::make_shared<const CpuModule>(*std::move(module)), found->code.compile_ms,
+                found->from_disk ? Origin::disk : Origin::compiled, found->disk_ms};
+  }
+
+  static Result<CpuModule> load(const StoredCode& code, const LoadRequest& request) {
+    return load_cpu(code.images.front(), request.source, request.target);
+  }
+
+  Result<StoredCode> compile_counted(const LoadRequest& request, const KernelKey& key) {
+    Result<CpuObject> object = compile_cpu_object(request.source, request.target);
+    if (!object) {
       services_.counters.count_failure();
-      Error error = module.error();
+      Error error = object.error();
       if (error.status == Status::compile_failed) {
         error.message += "\nsource: " + save_source(request.source);
       }
       return error;
     }
-    services_.counters.count_compile(module->compile_ms());
+    services_.counters.count_compile(object->compile_ms);
     services_.log.info(fmt::format("compiled {} for {} with LLVM in {:.0f} ms", key.digest,
-                                   print(request.target), module->compile_ms()));
-    return std::make_shared<const CpuModule>(*std::move(module));
+                                   print(request.target), object->compile_ms));
+    return StoredCode{{std::move(object->bytes)}, "", object->compile_ms};
   }
 
   // Threads are started when the first CPU kernel is prepared.
@@ -171,7 +234,7 @@ class CpuPlatform final : public Platform {
   }
 
   Services& services_;
-  SingleFlight<std::shared_ptr<const CpuModule>> modules_;
+  SingleFlight<Kept> modules_;
   std::mutex spread_mutex_;
   std::shared_ptr<const Spread> spread_;
 };

@@ -25,7 +25,27 @@ Error no_such_target(const char* device, const char* option) {
 
 bool is_cpu(const std::string& text) { return text == "cpu" || text.starts_with("cpu:"); }
 
-// checked=auto is on in debug builds of the library.
+uint64_t binding_id_of(const PreparedKernel& kernel) {
+  const std::string text = kernel.device + '\n' + kernel.problem_text;
+  return XXH3_64bits(text.data(), text.size());
+}
+
+// Refers to the kernel.
+LoadRequest load_request(const PreparedKernel& kernel) {
+  const LaunchShape shape = launch_shape(kernel.problem, kernel.schedule, 1);
+  return {.device = kernel.device,
+          .target = kernel.target,
+          .source = kernel.source,
+          .split_smem_bytes = shape.split_smem_bytes,
+          .cluster = shape.cluster,
+          .pdl = shape.pdl,
+          .tensor_maps = shape.k_box.columns > 0,
+          .problem = kernel.problem_text,
+          .schedule = kernel.schedule_text};
+}
+
+}  // namespace
+
 Checked resolved(Checked checked) {
   if (checked != Checked::automatic) return checked;
 #ifdef NDEBUG
@@ -35,20 +55,8 @@ Checked resolved(Checked checked) {
 #endif
 }
 
-uint64_t binding_id_of(const PreparedKernel& kernel) {
-  const std::string text = kernel.device + '\n' + kernel.problem_text;
-  return XXH3_64bits(text.data(), text.size());
-}
-
-}  // namespace
-
-Error jit_is_off(const KernelKey& key) {
-  return {Status::not_prepared,
-          fmt::format("kernel {} is not in memory, and SPLITKV_NO_JIT forbids compiling it",
-                      key.digest)};
-}
-
-KernelRuntime::KernelRuntime(const RuntimeOptions& options) : services_(options) {
+KernelRuntime::KernelRuntime(const RuntimeOptions& options)
+    : services_(options), tuned_(services_.log) {
 #ifdef SPLITKV_HAS_CUDA
   cuda_ = make_cuda_platform(services_);
 #endif
@@ -70,7 +78,41 @@ Result<Platform*> KernelRuntime::platform_of(const std::string& device) const {
       "device={} is unknown; cuda:0 (an ordinal), cpu or cpu:x86-64-v3 would fit", device));
 }
 
-Result<std::unique_ptr<PreparedKernel>> KernelRuntime::prepare(const PrepareRequest& request) {
+Outcome KernelRuntime::add_pack(std::string_view bytes, const std::string& origin) {
+  const Result<std::string> records = services_.packs.add(bytes, origin);
+  if (!records) return records.error();
+  tuned_.add(read_records(*records, origin,
+                          [&](const std::string& line) { services_.log.warning(line); }));
+  services_.log.debug(fmt::format("opened the pack {}", origin));
+  return Unit{};
+}
+
+Outcome KernelRuntime::add_pack_file(const std::string& path) {
+  const Result<std::string> bytes = read_pack_file(path);
+  if (!bytes) return bytes.error();
+  return add_pack(*bytes, path);
+}
+
+Outcome KernelRuntime::add_chosen_pack() {
+  const std::string& named = services_.options.pack;
+  const std::string path = named.empty() ? read_environment().pack : named;
+  if (path.empty()) return Unit{};
+  return add_pack_file(path);
+}
+
+Result<ScheduleChoice> KernelRuntime::schedule_for(const PrepareRequest& request,
+                                                   const Problem& problem, const Target& target) {
+  if (request.decision != nullptr) {
+    const Result<Schedule> decided = decided_schedule(*request.decision, problem, target);
+    if (!decided) return decided.error();
+    return ScheduleChoice{*decided, "decided elsewhere: " + request.decision->why};
+  }
+  if (tuning_is_forbidden(services_.options)) tuned_.ignore_user_file();
+  return choose_schedule(problem, request.workload, target, request.schedule,
+                         read_environment().schedule, &tuned_);
+}
+
+Result<KernelRuntime::Chosen> KernelRuntime::choose(const PrepareRequest& request) {
   const Result<Platform*> platform = platform_of(request.device);
   if (!platform) return platform.error();
   const Result<Problem> problem = parse_problem(request.problem);
@@ -78,11 +120,11 @@ Result<std::unique_ptr<PreparedKernel>> KernelRuntime::prepare(const PrepareRequ
   const Result<Target> target = (*platform)->target_of(request.device);
   if (!target) return target.error();
   if (const auto refusal = verify(*problem, *target)) return to_error(*refusal);
-  const Result<ScheduleChoice> choice = choose_schedule(
-      *problem, request.workload, *target, request.schedule, read_environment().schedule);
+  const Result<ScheduleChoice> choice = schedule_for(request, *problem, *target);
   if (!choice) return choice.error();
 
-  auto kernel = std::make_unique<PreparedKernel>();
+  Chosen chosen{*platform, std::make_unique<PreparedKernel>()};
+  PreparedKernel* kernel = chosen.kernel.get();
   kernel->problem = *problem;
   kernel->problem.checked = resolved(problem->checked);
   kernel->schedule = choice->schedule;
@@ -94,24 +136,31 @@ Result<std::unique_ptr<PreparedKernel>> KernelRuntime::prepare(const PrepareRequ
   kernel->why = choice->why;
   kernel->binding_id = binding_id_of(*kernel);
   kernel->source = emit(kernel->problem, choice->schedule, *target);
-  const LaunchShape shape = launch_shape(kernel->problem, choice->schedule, 1);
-  Result<Loaded> loaded = (*platform)->load({.device = request.device,
-                                             .target = *target,
-                                             .source = kernel->source,
-                                             .split_smem_bytes = shape.split_smem_bytes,
-                                             .cluster = shape.cluster,
-                                             .pdl = shape.pdl});
+  return chosen;
+}
+
+Result<Located> KernelRuntime::locate(const PrepareRequest& request) {
+  const Result<Chosen> chosen = choose(request);
+  if (!chosen) return chosen.error();
+  return chosen->platform->locate(load_request(*chosen->kernel));
+}
+
+Result<std::unique_ptr<PreparedKernel>> KernelRuntime::prepare(const PrepareRequest& request) {
+  Result<Chosen> chosen = choose(request);
+  if (!chosen) return chosen.error();
+  Platform* platform = chosen->platform;
+  std::unique_ptr<PreparedKernel> kernel = std::move(chosen->kernel);
+  Result<Loaded> loaded = platform->load(load_request(*kernel));
   if (!loaded) return loaded.error();
   kernel->loaded = *std::move(loaded);
   if (kernel->problem.checked == Checked::on) {
-    auto errors = (*platform)->make_error_memory(request.device);
+    auto errors = platform->make_error_memory(request.device);
     if (!errors) return errors.error();
     kernel->errors = *std::move(errors);
   }
   services_.log.debug(fmt::format("prepared [{}] [{}] on {} ({}), key {}, {}", kernel->problem_text,
                                   kernel->schedule_text, kernel->device, kernel->target_text,
-                                  kernel->loaded.key.digest,
-                                  kernel->loaded.from_memory ? "from memory" : "compiled"));
+                                  kernel->loaded.key.digest, name(kernel->loaded.origin)));
   return kernel;
 }
 
@@ -143,8 +192,7 @@ Result<std::unique_ptr<PreparedMerge>> KernelRuntime::prepare_merge(const std::s
   if (!errors) return errors.error();
   merge->errors = *std::move(errors);
   services_.log.debug(fmt::format("prepared the merge of {} ({}) on {}, key {}, {}", form, base,
-                                  device, merge->loaded.key.digest,
-                                  merge->loaded.from_memory ? "from memory" : "compiled"));
+                                  device, merge->loaded.key.digest, name(merge->loaded.origin)));
   return merge;
 }
 

@@ -9,7 +9,9 @@
 #include "compiler/problem.hpp"
 #include "compiler/schedule.hpp"
 #include "compiler/workload.hpp"
+#include "runtime/decision.hpp"
 #include "runtime/platform.hpp"
+#include "runtime/tuned_schedules.hpp"
 
 namespace splitkv {
 
@@ -38,8 +40,12 @@ struct PrepareRequest {
   std::string device;
   std::string problem;
   Workload workload;
-  const char* schedule = nullptr;  // null: SPLITKV_SCHEDULE, else the library's choice
+  const char* schedule = nullptr;      // null: SPLITKV_SCHEDULE, else what was tuned or predicted
+  const Decision* decision = nullptr;  // in place of a choice; the workload is not looked at then
 };
+
+// checked=auto is on in debug builds of the library.
+Checked resolved(Checked checked);
 
 // A loaded merge of partials of one form and base.
 struct PreparedMerge {
@@ -61,16 +67,36 @@ class KernelRuntime {
   explicit KernelRuntime(const RuntimeOptions& options);
 
   Result<std::unique_ptr<PreparedKernel>> prepare(const PrepareRequest& request);
+  // Where prepare would have the code from; neither loads nor compiles.
+  Result<Located> locate(const PrepareRequest& request);
+
+  // Kernels and records of a pack, for all that is prepared from now on. origin: its name in
+  // messages. Refused whole where it is damaged or of another version.
+  Outcome add_pack(std::string_view bytes, const std::string& origin);
+  Outcome add_pack_file(const std::string& path);
+  Outcome add_chosen_pack();  // of the options, else of the environment, if any
+
   // form: "mlo" or "lse"; base: "natural" or "base2".
   Result<std::unique_ptr<PreparedMerge>> prepare_merge(const std::string& device,
                                                        const std::string& form,
                                                        const std::string& base);
   Counters::Values statistics() const { return services_.counters.values(); }
 
+  const RuntimeOptions& options() const { return services_.options; }
+
  private:
+  // All of a kernel but its code.
+  struct Chosen {
+    Platform* platform;
+    std::unique_ptr<PreparedKernel> kernel;
+  };
+  Result<Chosen> choose(const PrepareRequest& request);
+  Result<ScheduleChoice> schedule_for(const PrepareRequest& request, const Problem& problem,
+                                      const Target& target);
   Result<Platform*> platform_of(const std::string& device) const;
 
   Services services_;
+  TunedSchedules tuned_;
   std::unique_ptr<Platform> cuda_;  // null where the build leaves the target out
   std::unique_ptr<Platform> cpu_;
 };

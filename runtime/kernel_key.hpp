@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/kernel_source.hpp"
@@ -29,6 +30,20 @@ struct KernelKey {
 // lines. Comment lines hold the text forms, where launch-time values (splits, blocks) stand. Never
 // paths, times or host names.
 KernelKey kernel_key(const KernelSource& source, const CompilerFacts& facts);
+
+// All of a key's text before the source, and the key that such a head and a source make:
+// key_of(key_head(kernel_key(source, facts)), source.text) == kernel_key(source, facts).
+std::string_view key_head(const KernelKey& key);
+KernelKey key_of(std::string_view head, std::string_view source);
+
+// A key for code that was compiled elsewhere, to be found without asking a compiler what it is: key
+// schema, library version, language, arch, entries and the digest of the source without comment
+// lines. The text is all of it; arch as in CompilerFacts.
+KernelKey pack_key(const KernelSource& source, const std::string& arch);
+KernelKey key_of_pack_text(std::string_view text);  // of that text, with its digest
+
+// The value of a line "name=value" of a head; empty where there is none.
+std::string_view key_word(std::string_view head, std::string_view name);
 
 // The lines of the source that are not wholly a comment.
 std::string without_comment_lines(const KernelSource& source);

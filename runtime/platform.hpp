@@ -14,9 +14,11 @@
 #include "codegen/merge_source.hpp"
 #include "compiler/result.hpp"
 #include "compiler/target.hpp"
+#include "runtime/disk_cache.hpp"
 #include "runtime/kernel_key.hpp"
 #include "runtime/log.hpp"
 #include "runtime/options.hpp"
+#include "runtime/pack.hpp"
 
 namespace splitkv {
 
@@ -28,10 +30,22 @@ class Counters {
     uint64_t compiles = 0;
     uint64_t compile_failures = 0;
     double compile_ms_total = 0;
+    uint64_t disk_hits = 0;
+    double disk_ms_total = 0;
+    uint64_t pack_hits = 0;
   };
 
   void count_hit() {
     add([](Values& values) { ++values.memory_hits; });
+  }
+  void count_disk_hit(double milliseconds) {
+    add([&](Values& values) {
+      ++values.disk_hits;
+      values.disk_ms_total += milliseconds;
+    });
+  }
+  void count_pack_hit() {
+    add([](Values& values) { ++values.pack_hits; });
   }
   void count_failure() {
     add([](Values& values) { ++values.compile_failures; });
@@ -60,11 +74,15 @@ class Counters {
 
 // What both platforms need of their runtime; owned by it and outlived by nothing that keeps it.
 struct Services {
-  explicit Services(const RuntimeOptions& given) : options(given), log(given) {}
+  explicit Services(const RuntimeOptions& given) : options(given), log(given), disk(options, log) {}
+  Services(const Services&) = delete;  // its cache refers to its options and log
+  Services& operator=(const Services&) = delete;
 
   const RuntimeOptions options;
   const Log log;
   Counters counters;
+  DiskCache disk;
+  Packs packs;
 };
 
 // Facts of compiled and loaded code. Registers and local bytes are 0 on the CPU.
@@ -107,15 +125,28 @@ struct LoadRequest {
   const Target& target;
   const KernelSource& source;
   int64_t split_smem_bytes;
-  int cluster = 1;   // blocks of a cluster of the split kernel
-  bool pdl = false;  // runs will launch with programmatic stream serialization
+  int cluster = 1;           // blocks of a cluster of the split kernel
+  bool pdl = false;          // runs will launch with programmatic stream serialization
+  bool tensor_maps = false;  // runs will encode tensor maps
+  std::string_view problem = {}, schedule = {};  // canonical, for messages; empty for merges
+};
+
+// Where a request had its code from.
+enum class Origin { compiled, disk, memory, pack };
+const char* name(Origin origin);  // "compiled", "disk", "memory", "pack"
+
+// Where a request's code would come from, without loading it. `origin` compiled: it is not there.
+struct Located {
+  KernelKey key;
+  Origin origin = Origin::compiled;
 };
 
 struct Loaded {
   std::shared_ptr<const LoadedCode> code;
   KernelKey key;
-  bool from_memory = false;  // nothing was compiled for this request
-  double compile_ms = 0;     // of the compile that made it
+  Origin origin = Origin::compiled;
+  double compile_ms = 0;  // of the compile that made it
+  double disk_ms = 0;     // finding and verifying it, where this request had it from disk
 };
 
 class Platform {
@@ -123,9 +154,12 @@ class Platform {
   virtual ~Platform() = default;
 
   virtual Result<Target> target_of(const std::string& device) = 0;
-  // Compiles or finds in memory, and loads. not_prepared where it would have to compile and
-  // SPLITKV_NO_JIT is set.
+  // Finds in a pack, in memory or on disk, or compiles, and loads. Of code in a pack no compiler is
+  // asked and no cache. not_prepared where it would have to compile and SPLITKV_NO_JIT is set.
   virtual Result<Loaded> load(const LoadRequest& request) = 0;
+  // Looks as load does, and neither loads nor compiles. library_missing where code is in no pack
+  // and its compiler, whose version is in the key, is not there.
+  virtual Result<Located> locate(const LoadRequest& request) = 0;
   virtual Result<std::shared_ptr<const ErrorMemory>> make_error_memory(
       const std::string& device) = 0;
 };
@@ -133,7 +167,21 @@ class Platform {
 std::unique_ptr<Platform> make_cuda_platform(Services& services);
 std::unique_ptr<Platform> make_cpu_platform(Services& services);
 
-// The refusal of a compile under SPLITKV_NO_JIT.
-Error jit_is_off(const KernelKey& key);
+// The code of a request's key from disk, or made by make(), which counts and logs for itself. Disk
+// hits are counted here. not_prepared where it would have to be made and SPLITKV_NO_JIT is set.
+Result<DiskCache::Found> find_or_make(Services& services, const KernelSource& source,
+                                      const KernelKey& key, const DiskCache::Make& make);
+Origin origin_of(Services& services, const KernelKey& key);  // disk, or compiled: not there
+
+// The refusal of a compile under SPLITKV_NO_JIT. why: more of it, in a sentence without its end.
+Error jit_is_off(const KernelKey& key, const std::string& why);
+
+// The code of a request in a pack; null where there is none, which the log is told where packs are
+// there. arch: as in CompilerFacts.
+std::shared_ptr<const PackedKernel> find_packed(Services& services, const LoadRequest& request,
+                                                const std::string& arch);
+
+// SPLITKV_NO_JIT without a disk cache: then a kernel is in a pack or cannot be had.
+bool only_packs(const Services& services);
 
 }  // namespace splitkv

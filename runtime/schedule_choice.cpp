@@ -59,11 +59,21 @@ void keep_joining(std::string_view words, Schedule* schedule) {
   schedule->cluster = Schedule{}.cluster;
 }
 
+// What was tuned where it is of the family that is named or none is; else what the cost model
+// chooses of it.
+ScheduleChoice library_choice(const Problem& problem, const Workload& workload,
+                              const Target& target, std::optional<Family> family,
+                              const std::optional<ScheduleChoice>& tuned) {
+  if (tuned && (!family || *family == tuned->schedule.family)) return *tuned;
+  return default_schedule(problem, workload, target, family);
+}
+
 // Words read over the library's choice, of `family` where one is named. `holder` gave them.
 Result<ScheduleChoice> read_words(const std::string& words, const char* holder,
                                   const Problem& problem, const Workload& workload,
-                                  const Target& target, std::optional<Family> family) {
-  ScheduleChoice choice = default_schedule(problem, workload, target, family);
+                                  const Target& target, std::optional<Family> family,
+                                  const std::optional<ScheduleChoice>& tuned) {
+  ScheduleChoice choice = library_choice(problem, workload, target, family, tuned);
   const Result<Schedule> parsed = parse_schedule(words, choice.schedule);
   if (!parsed) {
     return Error{parsed.error().status, fmt::format("in {}: {}", holder, parsed.error().message)};
@@ -84,18 +94,22 @@ Result<ScheduleChoice> read_words(const std::string& words, const char* holder,
 
 Result<ScheduleChoice> choose_schedule(const Problem& problem, const Workload& workload,
                                        const Target& target, const char* argument,
-                                       const std::string& variable) {
+                                       const std::string& variable, TunedSchedules* tuned) {
   const bool from_argument = argument != nullptr;
-  if (!from_argument && variable.empty()) return default_schedule(problem, workload, target);
+  std::optional<ScheduleChoice> kept;
+  if (tuned != nullptr) kept = tuned->find(problem, workload, target, read_environment());
+  if (!from_argument && variable.empty()) {
+    return library_choice(problem, workload, target, std::nullopt, kept);
+  }
 
   const std::string words = from_argument ? argument : variable;
   const char* holder = from_argument ? "the schedule argument" : "SPLITKV_SCHEDULE";
   const std::optional<Family> named = family_named(words);
-  Result<ScheduleChoice> choice = read_words(words, holder, problem, workload, target, named);
+  Result<ScheduleChoice> choice = read_words(words, holder, problem, workload, target, named, kept);
   if (!choice && !named && target.kind == TargetKind::cuda) {
     // What the words ask for may not suit the family that would be chosen without them.
     Result<ScheduleChoice> other =
-        read_words(words, holder, problem, workload, target, Family::simt);
+        read_words(words, holder, problem, workload, target, Family::simt, std::nullopt);
     if (other) choice = std::move(other);
   }
   if (!choice) return choice;

@@ -1,10 +1,12 @@
 // Which schedule a prepare uses, and why: the caller's words, else those of SPLITKV_SCHEDULE, over
-// the library's own choice.
+// the library's own choice. That is what was tuned (tuned_schedules.hpp), else what the cost model
+// chooses.
 #pragma once
 
 #include <string>
 
 #include "compiler/default_schedule.hpp"
+#include "runtime/tuned_schedules.hpp"
 
 namespace splitkv {
 
@@ -18,9 +20,11 @@ namespace splitkv {
 //    nor cluster, are joined by the last arriving block;
 //  - clusters of more than 2 blocks are not launched early unless pdl=on is named.
 // invalid_argument when the words do not parse, unsupported when a rule refuses the schedule; the
-// message says whether the argument or the variable held it.
+// message says whether the argument or the variable held it. Words that name another family than
+// what was tuned, and whole schedules, are not read over that. tuned: null for none.
 Result<ScheduleChoice> choose_schedule(const Problem& problem, const Workload& workload,
                                        const Target& target, const char* argument,
-                                       const std::string& variable);
+                                       const std::string& variable,
+                                       TunedSchedules* tuned = nullptr);
 
 }  // namespace splitkv

@@ -46,6 +46,12 @@ class SingleFlight {
     return Found{*std::move(outcome), true};
   }
 
+  // It is there, or being made.
+  bool has(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    return flights_.contains(key);
+  }
+
  private:
   struct Flight {
     std::optional<Result<Value>> outcome;

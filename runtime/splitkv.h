@@ -1,6 +1,6 @@
 /* SplitKV's C API. It reads as a manual, from simple to advanced:
  *
- *   splitkv_open      a runtime: options, kernels kept in memory, the CPU thread pool
+ *   splitkv_open      a runtime: options, kernels kept in memory and on disk, the CPU thread pool
  *   splitkv_supports  can this problem be had on this target, and if not, why not
  *   splitkv_prepare   compile and load the kernels of one problem on one device, now
  *   splitkv_sizes     bytes of the two work buffers for a largest batch
@@ -77,9 +77,12 @@ typedef enum splitkv_log_level {
 } splitkv_log_level;
 
 typedef enum splitkv_flags {
-  SPLITKV_NO_JIT = 1 /* never compile: splitkv_prepare gives SPLITKV_NOT_PREPARED on a miss */
+  SPLITKV_NO_JIT = 1,   /* never compile: splitkv_prepare gives SPLITKV_NOT_PREPARED on a miss */
+  SPLITKV_NO_DISK = 2,  /* neither read nor keep compiled kernels on disk */
+  SPLITKV_NO_TUNING = 4 /* leave the user's file of tuning records unread */
 } splitkv_flags;
 
+/* SPLITKV_NO_JIT=1, SPLITKV_NO_DISK=1 and SPLITKV_NO_TUNING=1 in the environment do the same. */
 typedef struct splitkv_options {
   size_t size;
   uint32_t flags;
@@ -92,6 +95,14 @@ typedef struct splitkv_options {
                        void* context);
   void* parallel_for_user;
   int32_t threads; /* 0: as many as the process may use */
+  /* The folder where compiled kernels are kept, and how many bytes of them. NULL and 0: what
+   * SPLITKV_CACHE_DIR and SPLITKV_CACHE_LIMIT say, else splitkv/ in the user's cache folder and 1
+   * GiB. Trouble with the folder goes to the log; kernels are then compiled in every process. */
+  const char* cache_dir;
+  uint64_t cache_limit_bytes;
+  /* A file of `splitkv pack` to open with the runtime, see splitkv_deploy.h; NULL: what
+   * SPLITKV_PACK names, if anything. A pack that is missing or damaged fails splitkv_open. */
+  const char* pack;
 } splitkv_options;
 
 /* Thread safety: a runtime may be used from any threads at once. options may be NULL. */
@@ -121,11 +132,11 @@ typedef struct splitkv_workload {
   int64_t kv_len_mean;
 } splitkv_workload;
 
-/* Compiles (or finds in memory) and loads the kernels of `problem` on `device`: "cuda:0" (an
- * ordinal), "cpu", or "cpu:x86-64-v2", -v3, -v4 (":128" and the like after it override the vector
- * width). schedule: NULL for the library's choice, a full schedule text, or some of its words
- * ("splits=7"), the others being the library's choice. splits=N where that choice is flat means
- * partition=fixed; a partition named without its splits or blocks keeps about the grid of the
+/* Compiles (or finds in memory or on disk) and loads the kernels of `problem` on `device`: "cuda:0"
+ * (an ordinal), "cpu", or "cpu:x86-64-v2", -v3, -v4 (":128" and the like after it override the
+ * vector width). schedule: NULL for the library's choice, a full schedule text, or some of its
+ * words ("splits=7"), the others being the library's choice. splits=N where that choice is flat
+ * means partition=fixed; a partition named without its splits or blocks keeps about the grid of the
  * library's choice. The environment variable SPLITKV_SCHEDULE overrides when `schedule` is NULL.
  * Afterwards nothing is lazy: functions are loaded and attributes set. */
 SPLITKV_API splitkv_status splitkv_prepare(splitkv_runtime* runtime, const char* device,
@@ -342,6 +353,9 @@ typedef struct splitkv_kernel_info {
   int32_t local_bytes_split, local_bytes_reduce; /* spills and stack, bytes a thread */
   int64_t smem_bytes;                            /* of a split block */
   int32_t kernels_per_run;                       /* launches: 1 or 2 */
+  const char*
+      origin;     /* where this prepare had the code from: "pack", "memory", "disk", "compiled" */
+  double disk_ms; /* finding and verifying it on disk; 0 unless origin is "disk" */
 } splitkv_kernel_info;
 
 SPLITKV_API splitkv_status splitkv_get_kernel_info(const splitkv_kernel* kernel,
@@ -354,6 +368,9 @@ typedef struct splitkv_statistics {
   uint64_t compiles;
   uint64_t compile_failures;
   double compile_ms_total;
+  uint64_t disk_hits;
+  double disk_ms_total; /* of the disk hits: finding, reading and verifying */
+  uint64_t pack_hits;   /* kernels loaded from packs */
 } splitkv_statistics;
 
 SPLITKV_API splitkv_status splitkv_get_statistics(const splitkv_runtime* runtime,

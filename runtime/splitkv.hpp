@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "splitkv.h"
+#include "splitkv_deploy.h"
 
 namespace splitkv {
 
@@ -136,6 +137,20 @@ class Kernel {
     return info;
   }
 
+  // How this kernel was decided, for other processes: see Runtime::prepare_decided.
+  std::string decision() const {
+    std::size_t bytes = 0;
+    const auto write = [&](char* data, std::size_t capacity) {
+      c_layer::check([&](splitkv_message* m) {
+        return splitkv_export_decision(handle_.get(), data, capacity, &bytes, m);
+      });
+    };
+    write(nullptr, 0);
+    std::string text(bytes, '\0');
+    write(&text[0], text.size());
+    return text;
+  }
+
   // The C handle, still owned by this.
   splitkv_kernel* get() const noexcept { return handle_.get(); }
 
@@ -185,12 +200,18 @@ struct Hints {
 struct Options {
   std::function<void(splitkv_log_level level, const char* line)> log;  // empty: silent
   bool no_jit = false;       // prepare() fails where it would have to compile
+  bool no_disk = false;      // neither read nor keep compiled kernels on disk
+  bool no_tuning = false;    // leave the user's file of tuning records unread
   std::int32_t threads = 0;  // of the CPU target; 0: as many as the process may use
   // CPU target: instead of threads of the library's own; see splitkv_options. With its user
   // pointer.
   void (*parallel_for)(void* user, std::int64_t n, void (*body)(void* context, std::int64_t i),
                        void* context) = nullptr;
   void* parallel_for_user = nullptr;
+  // Where compiled kernels are kept, and how many bytes of them; see splitkv_options.
+  std::string cache_dir;                // empty: the default
+  std::uint64_t cache_limit_bytes = 0;  // 0: the default
+  std::string pack;  // a file of `splitkv pack` to open; empty: what SPLITKV_PACK names, if any
 };
 
 // Options, the CPU thread pool, and kernels in memory. Move-only; any threads may use it at once.
@@ -201,7 +222,12 @@ class Runtime {
 
   explicit Runtime(Options options) : log_(std::make_unique<Log>(std::move(options.log))) {
     auto given = sized<splitkv_options>();
-    given.flags = options.no_jit ? std::uint32_t(SPLITKV_NO_JIT) : 0u;
+    given.flags = (options.no_jit ? std::uint32_t(SPLITKV_NO_JIT) : 0u) |
+                  (options.no_disk ? std::uint32_t(SPLITKV_NO_DISK) : 0u) |
+                  (options.no_tuning ? std::uint32_t(SPLITKV_NO_TUNING) : 0u);
+    if (!options.pack.empty()) given.pack = options.pack.c_str();
+    if (!options.cache_dir.empty()) given.cache_dir = options.cache_dir.c_str();
+    given.cache_limit_bytes = options.cache_limit_bytes;
     if (*log_) {
       given.log = [](void* user, splitkv_log_level level, const char* line) {
         (*static_cast<Log*>(user))(level, line);
@@ -216,8 +242,8 @@ class Runtime {
     handle_.reset(handle);
   }
 
-  // Compiles (or finds in memory) and loads. device: "cuda:0", "cpu", "cpu:x86-64-v3". schedule:
-  // all or some words of a schedule; empty: SPLITKV_SCHEDULE, else the library's choice.
+  // Compiles (or finds in memory or on disk) and loads. device: "cuda:0", "cpu", "cpu:x86-64-v3".
+  // schedule: all or some words of a schedule; empty: SPLITKV_SCHEDULE, else the library's choice.
   Kernel prepare(const std::string& device, const std::string& problem, Hints hints = Hints(),
                  const std::string& schedule = std::string()) {
     auto workload = sized<splitkv_workload>();
@@ -230,6 +256,28 @@ class Runtime {
                              schedule.empty() ? nullptr : schedule.c_str(), &kernel, m);
     });
     return Kernel(kernel);
+  }
+
+  // As prepare, with the schedule that Kernel::decision of another process holds.
+  Kernel prepare_decided(const std::string& device, const std::string& problem,
+                         const std::string& decision) {
+    splitkv_kernel* kernel = nullptr;
+    c_layer::check([&](splitkv_message* m) {
+      return splitkv_prepare_decided(handle_.get(), device.c_str(), problem.c_str(),
+                                     decision.data(), decision.size(), &kernel, m);
+    });
+    return Kernel(kernel);
+  }
+
+  // Kernels and records that are taken from there from now on. Files of `splitkv pack`.
+  void open_pack(const std::string& path) {
+    c_layer::check(
+        [&](splitkv_message* m) { return splitkv_open_pack(handle_.get(), path.c_str(), m); });
+  }
+  void open_pack(const void* data, std::size_t bytes) {
+    c_layer::check([&](splitkv_message* m) {
+      return splitkv_open_pack_memory(handle_.get(), data, bytes, m);
+    });
   }
 
   // form: "mlo" or "lse"; base: "natural" or "base2".

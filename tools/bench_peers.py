@@ -5,13 +5,16 @@ Reads one JSON request on stdin and writes one JSON line a (row, peer):
   {"row": NAME, "peer": NAME, "us": MICROSECONDS}  or  {"row": NAME, "peer": NAME, "cannot": WHY}
 Request: {"device": 0, "l2_bytes": N, "repeat": 9, "rows": [{"row", "kv_len": [...], "q_heads",
 "kv_heads", "dim_qk", "dim_v", "query_len", "q_dtype", "k_dtype", "v_dtype", "v_in_k", "page_size",
-"window", "softcap", "scale", "kv_bytes"}, ...]}
+"window", "softcap", "scale", "kv_bytes"}, ...], "peers": [NAME, ...] or nothing for all of them}
 
 Each peer is measured as SplitKV is: inputs rotate over at least three times the L2, launches are
 captured in a CUDA graph of 20 or more that takes about half a millisecond, and the median of the
 replays between two events counts. What a peer is given lies as it likes it best: contiguous
 [batch, heads, tokens, dim] for PyTorch, pages of 16 shuffled tokens for FlashInfer. Group heads are
-never expanded: a peer that takes none cannot run the row.
+never expanded: a peer that takes none cannot run the row. What is done once a shape (compiling a
+FlexAttention or FlashInfer kernel, FlashInfer's plan, a block mask) is outside of the timing. Ragged
+rows are run by the peers that can be told lengths: FlashInfer by its page lists, FlexAttention by a
+block mask over rows as long as the longest.
 """
 
 import json
@@ -25,6 +28,10 @@ PAGE = 16
 
 class Cannot(Exception):
     """Why a peer does not run a row."""
+
+
+class DeviceLost(Exception):
+    """The device does nothing any more in this process."""
 
 
 def dtype_of(torch, row):
@@ -124,19 +131,36 @@ def sdpa(backend):
     return measure
 
 
+def lengths_mask(torch, row):
+    """A block mask that ends each row where its keys do; None where all are equally long."""
+    lengths = row["kv_len"]
+    if len(set(lengths)) == 1:
+        return None
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    ends = torch.tensor(lengths, dtype=torch.int32, device="cuda")
+
+    def visible(batch, head, query, key):
+        return key < ends[batch]
+
+    return create_block_mask(visible, len(lengths), None, 1, max(lengths), device="cuda")
+
+
 def flex(torch, request, row):
     from torch.nn.attention.flex_attention import flex_attention
 
     refuse_options(row)
-    refuse_ragged(row)
+    if min(row["kv_len"]) < 1:
+        raise Cannot("rows without keys")
     copies, launches = counts(request, row)
     tensors = contiguous(torch, row, copies)
     grouped = row["q_heads"] != row["kv_heads"]
+    mask = lengths_mask(torch, row)
     torch._dynamo.reset()  # else it stops compiling after some shapes
     compiled = torch.compile(flex_attention, dynamic=False)
 
     def call_of(q, k, v):
-        return lambda: compiled(q, k, v, scale=row["scale"], enable_gqa=grouped)
+        return lambda: compiled(q, k, v, block_mask=mask, scale=row["scale"], enable_gqa=grouped)
 
     with torch.no_grad():
         return time_graph(torch, request, [call_of(*t) for t in tensors], launches)
@@ -223,8 +247,11 @@ def best_of(torch, request, row, ways):
             reasons.append(str(error))
         except Exception as error:  # a peer's refusal can be of any type
             reasons.append(first_line(error))
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
+        try:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+        except Exception as error:
+            raise DeviceLost(first_line(error)) from error
     if times:
         return {"us": min(times)}
     return {"cannot": "; ".join(dict.fromkeys(reasons))}
@@ -242,10 +269,15 @@ def main():
             torch.cuda.set_device(request["device"])
     except ImportError as error:
         missing = f"PyTorch cannot be imported: {error}"
+    wanted = [peer for peer in PEERS if peer[0] in request.get("peers", dict(PEERS))]
     for row in request["rows"]:
-        for name, ways in PEERS:
+        for name, ways in wanted:
             answer = {"row": row["row"], "peer": name}
-            answer.update({"cannot": missing} if missing else best_of(torch, request, row, ways))
+            try:
+                answer.update({"cannot": missing} if missing else best_of(torch, request, row, ways))
+            except DeviceLost as error:
+                answer["cannot"] = f"the device failed under it: {error}"
+                missing = f"the device failed under {name} in row {row['row']}"
             print(json.dumps(answer), flush=True)
 
 

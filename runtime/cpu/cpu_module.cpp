@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <utility>
@@ -21,6 +22,9 @@ constexpr const char* kLibraryName = "libsplitkv_cpu.so";
 struct OrcLibrary {
   splitkv_orc_describe_function* describe = nullptr;
   splitkv_orc_compile_function* compile = nullptr;
+  splitkv_orc_load_function* load = nullptr;
+  splitkv_orc_object_bytes_function* object_bytes = nullptr;
+  splitkv_orc_release_object_function* release_object = nullptr;
   splitkv_orc_release_function* release = nullptr;
 };
 
@@ -58,6 +62,11 @@ Result<OrcLibrary> functions_of(void* handle) {
   const auto version = symbol<splitkv_orc_version_function>(handle, SPLITKV_ORC_VERSION_NAME);
   OrcLibrary library;
   library.compile = symbol<splitkv_orc_compile_function>(handle, SPLITKV_ORC_COMPILE_NAME);
+  library.load = symbol<splitkv_orc_load_function>(handle, SPLITKV_ORC_LOAD_NAME);
+  library.object_bytes =
+      symbol<splitkv_orc_object_bytes_function>(handle, SPLITKV_ORC_OBJECT_BYTES_NAME);
+  library.release_object =
+      symbol<splitkv_orc_release_object_function>(handle, SPLITKV_ORC_RELEASE_OBJECT_NAME);
   library.release = symbol<splitkv_orc_release_function>(handle, SPLITKV_ORC_RELEASE_NAME);
   if (!version) return Error{Status::library_missing, "is not SplitKV's CPU compiler"};
   if (version() != SPLITKV_ORC_VERSION) {
@@ -65,7 +74,8 @@ Result<OrcLibrary> functions_of(void* handle) {
                                                       version(), SPLITKV_ORC_VERSION)};
   }
   library.describe = symbol<splitkv_orc_describe_function>(handle, SPLITKV_ORC_DESCRIBE_NAME);
-  if (!library.describe || !library.compile || !library.release) {
+  if (!library.describe || !library.compile || !library.load || !library.object_bytes ||
+      !library.release_object || !library.release) {
     return Error{Status::library_missing, "lacks functions of SplitKV's CPU compiler"};
   }
   return library;
@@ -123,7 +133,6 @@ void CpuModule::swap(CpuModule& other) noexcept {
   std::swap(split_, other.split_);
   std::swap(reduce_, other.reduce_);
   std::swap(code_bytes_, other.code_bytes_);
-  std::swap(compile_ms_, other.compile_ms_);
 }
 
 CpuModule::~CpuModule() {
@@ -141,27 +150,50 @@ Result<CpuCompiler> cpu_compiler(const Target& target) {
   std::getline(lines, compiler.llvm);
   std::getline(lines, compiler.cpu);
   std::getline(lines, compiler.features);
+  std::getline(lines, compiler.passes);
   return compiler;
 }
 
 CompilerFacts facts_of(const CpuCompiler& compiler, const Target& target) {
   return {
       .compiler = fmt::format("LLVM {}, interface {}", compiler.llvm, SPLITKV_ORC_VERSION),
-      .options = {},
+      .options = {compiler.passes},
       .arch = fmt::format("{} {} {} bits", compiler.cpu, compiler.features, target.vector_bits)};
 }
 
-Result<CpuModule> compile_cpu(const KernelSource& source, const Target& target) {
+Result<CpuObject> compile_cpu_object(const KernelSource& source, const Target& target) {
   const auto start = std::chrono::steady_clock::now();
   const Result<OrcLibrary> library = orc_library();
   if (!library) return library.error();
-  const splitkv_orc_request request{source.text.data(), source.text.size(), target.arch.c_str(),
-                                    source.split_entry.c_str(), source.reduce_entry.c_str()};
-  splitkv_orc_result result{};
+  const splitkv_orc_request request{source.text.data(), source.text.size(), target.arch.c_str()};
+  splitkv_orc_object* compiled = nullptr;
   std::vector<char> message(8192);
-  if (library->compile(&request, &result, message.data(), message.size()) != 0) {
+  if (library->compile(&request, &compiled, message.data(), message.size()) != 0) {
     return Error{Status::compile_failed, fmt::format("LLVM refused generated IR for cpu={}: {}",
                                                      target.arch, message.data())};
+  }
+  const std::unique_ptr<splitkv_orc_object, splitkv_orc_release_object_function*> owner(
+      compiled, library->release_object);
+  CpuObject object;
+  size_t bytes = 0;
+  const char* first = library->object_bytes(compiled, &bytes);
+  object.bytes.assign(first, bytes);
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+  object.compile_ms = taken.count();
+  return object;
+}
+
+Result<CpuModule> load_cpu(const std::string& object, const KernelSource& source,
+                           const Target& target) {
+  const Result<OrcLibrary> library = orc_library();
+  if (!library) return library.error();
+  const splitkv_orc_load_request request{object.data(), object.size(), target.arch.c_str(),
+                                         source.split_entry.c_str(), source.reduce_entry.c_str()};
+  splitkv_orc_result result{};
+  std::vector<char> message(8192);
+  if (library->load(&request, &result, message.data(), message.size()) != 0) {
+    return Error{Status::internal,
+                 fmt::format("LLVM does not load compiled code: {}", message.data())};
   }
   CpuModule module;
   module.code_ = result.code;
@@ -169,9 +201,13 @@ Result<CpuModule> compile_cpu(const KernelSource& source, const Target& target) 
   module.split_ = reinterpret_cast<CpuModule::Entry>(result.split);
   module.reduce_ = reinterpret_cast<CpuModule::Entry>(result.reduce);
   module.code_bytes_ = result.code_bytes;
-  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
-  module.compile_ms_ = taken.count();
   return module;
+}
+
+Result<CpuModule> compile_cpu(const KernelSource& source, const Target& target) {
+  const Result<CpuObject> object = compile_cpu_object(source, target);
+  if (!object) return object.error();
+  return load_cpu(object->bytes, source, target);
 }
 
 }  // namespace splitkv

@@ -1,4 +1,5 @@
-// libsplitkv_cpu: textual IR in, machine code out, through LLVM's ORC LLJIT.
+// libsplitkv_cpu: textual IR to an object file, and object files to machine code in memory, through
+// LLVM's ORC LLJIT.
 #include <llvm/AsmParser/Parser.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/ExecutionEngine/Orc/CompileUtils.h>
@@ -12,6 +13,7 @@
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Object/ObjectFile.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
@@ -24,6 +26,10 @@
 #include <string>
 
 #include "runtime/cpu/orc_interface.h"
+
+struct splitkv_orc_object {
+  std::unique_ptr<llvm::MemoryBuffer> file;
+};
 
 struct splitkv_orc_code {
   std::unique_ptr<llvm::orc::LLJIT> jit;
@@ -145,7 +151,7 @@ void collect(const llvm::DiagnosticInfo* info, void* complaints) {
   info->print(printer);
 }
 
-llvm::Expected<splitkv_orc_result> compile(const splitkv_orc_request& request) {
+llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> compile(const splitkv_orc_request& request) {
   start_llvm_once();
   auto builder = machine_builder(request.cpu);
   if (!builder) return builder.takeError();
@@ -160,9 +166,19 @@ llvm::Expected<splitkv_orc_result> compile(const splitkv_orc_request& request) {
   auto object = llvm::orc::SimpleCompiler(**machine)(**module);
   if (!object) return object.takeError();
   if (!complaints.empty()) return failure(complaints);
-  auto bytes = text_bytes((*object)->getMemBufferRef());
-  if (!bytes) return bytes.takeError();
+  return object;
+}
 
+llvm::Expected<splitkv_orc_result> load(const splitkv_orc_load_request& request) {
+  start_llvm_once();
+  auto builder = machine_builder(request.cpu);
+  if (!builder) return builder.takeError();
+  // A copy: objects want to lie aligned, and the caller's bytes need not outlive this call.
+  auto object = llvm::MemoryBuffer::getMemBufferCopy(
+      llvm::StringRef(request.object, request.object_bytes), "splitkv_kernel");
+  auto bytes = text_bytes(object->getMemBufferRef());
+  if (!bytes) return bytes.takeError();
+  std::string complaints;
   auto jit = llvm::orc::LLJITBuilder()
                  .setJITTargetMachineBuilder(*builder)
                  .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
@@ -170,7 +186,7 @@ llvm::Expected<splitkv_orc_result> compile(const splitkv_orc_request& request) {
   if (!jit) return jit.takeError();
   (*jit)->getExecutionSession().setErrorReporter(
       [&](llvm::Error error) { complaints += llvm::toString(std::move(error)); });
-  if (auto error = (*jit)->addObjectFile(std::move(*object))) return error;
+  if (auto error = (*jit)->addObjectFile(std::move(object))) return error;
   splitkv_orc_result result{nullptr, nullptr, nullptr, *bytes};
   auto split = address_of(**jit, request.split_entry);
   if (!split) return failure(llvm::toString(split.takeError()) + complaints);
@@ -186,17 +202,25 @@ llvm::Expected<splitkv_orc_result> compile(const splitkv_orc_request& request) {
   return result;
 }
 
+void write_message(llvm::Error error, char* message, size_t capacity) {
+  const std::string text = llvm::toString(std::move(error));
+  const size_t length = std::min(text.size(), capacity - 1);
+  std::memcpy(message, text.data(), length);
+  message[length] = '\0';
+}
+
 }  // namespace
+
+#define SPLITKV_EXPORT __attribute__((visibility("default")))
 
 extern "C" {
 
-__attribute__((visibility("default"))) int splitkv_orc_version() { return SPLITKV_ORC_VERSION; }
+SPLITKV_EXPORT int splitkv_orc_version() { return SPLITKV_ORC_VERSION; }
 
-__attribute__((visibility("default"))) size_t splitkv_orc_describe(const char* cpu, char* text,
-                                                                   size_t capacity) {
+SPLITKV_EXPORT size_t splitkv_orc_describe(const char* cpu, char* text, size_t capacity) {
   const Machine machine = machine_of(cpu);
   const std::string all =
-      LLVM_VERSION_STRING "\n" + machine.cpu + "\n" + machine.features.getString();
+      LLVM_VERSION_STRING "\n" + machine.cpu + "\n" + machine.features.getString() + "\n" + kPasses;
   if (capacity == 0) return all.size() + 1;
   const size_t length = std::min(all.size(), capacity - 1);
   std::memcpy(text, all.data(), length);
@@ -204,24 +228,39 @@ __attribute__((visibility("default"))) size_t splitkv_orc_describe(const char* c
   return all.size() + 1;
 }
 
-__attribute__((visibility("default"))) int splitkv_orc_compile(const splitkv_orc_request* request,
-                                                               splitkv_orc_result* result,
-                                                               char* message, size_t capacity) {
-  auto compiled = compile(*request);
+SPLITKV_EXPORT int splitkv_orc_compile(const splitkv_orc_request* request,
+                                       splitkv_orc_object** object, char* message,
+                                       size_t capacity) {
   message[0] = '\0';
+  auto compiled = compile(*request);
   if (compiled) {
-    *result = *compiled;
+    *object = new splitkv_orc_object{std::move(*compiled)};
     return 0;
   }
-  const std::string text = llvm::toString(compiled.takeError());
-  const size_t length = std::min(text.size(), capacity - 1);
-  std::memcpy(message, text.data(), length);
-  message[length] = '\0';
+  write_message(compiled.takeError(), message, capacity);
   return 1;
 }
 
-__attribute__((visibility("default"))) void splitkv_orc_release(splitkv_orc_code* code) {
-  delete code;
+SPLITKV_EXPORT int splitkv_orc_load(const splitkv_orc_load_request* request,
+                                    splitkv_orc_result* result, char* message, size_t capacity) {
+  message[0] = '\0';
+  auto loaded = load(*request);
+  if (loaded) {
+    *result = *loaded;
+    return 0;
+  }
+  write_message(loaded.takeError(), message, capacity);
+  return 1;
 }
+
+SPLITKV_EXPORT const char* splitkv_orc_object_bytes(const splitkv_orc_object* object,
+                                                    size_t* bytes) {
+  *bytes = object->file->getBufferSize();
+  return object->file->getBufferStart();
+}
+
+SPLITKV_EXPORT void splitkv_orc_release_object(splitkv_orc_object* object) { delete object; }
+
+SPLITKV_EXPORT void splitkv_orc_release(splitkv_orc_code* code) { delete code; }
 
 }  // extern "C"

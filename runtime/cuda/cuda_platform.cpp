@@ -10,6 +10,7 @@
 #include "runtime/cuda/module.hpp"
 #include "runtime/cuda/nvrtc.hpp"
 #include "runtime/cuda/symbols.hpp"
+#include "runtime/cuda/tensor_map.hpp"
 #include "runtime/platform.hpp"
 #include "runtime/single_flight.hpp"
 
@@ -74,10 +75,23 @@ class MappedErrors final : public ErrorMemory {
   cuda::CUdeviceptr address_ = 0;
 };
 
+size_t image_bytes(const StoredCode& code) {
+  size_t bytes = 0;
+  for (const std::string& image : code.images) bytes += image.size();
+  return bytes;
+}
+
 Error launches_are_plain(const cuda::Driver& driver) {
   return {Status::unsupported,
           fmt::format("pdl=on needs cuLaunchKernelEx, which {} lacks; pdl=off, or the driver of "
                       "CUDA 11.8 or newer, would fit",
+                      driver.path)};
+}
+
+Error maps_are_unknown(const cuda::Driver& driver) {
+  return {Status::unsupported,
+          fmt::format("loads=tensor needs cuTensorMapEncodeTiled, which {} lacks; loads=copy, or "
+                      "the driver of CUDA 12.0 or newer, would fit",
                       driver.path)};
 }
 
@@ -95,6 +109,14 @@ class CudaCode final : public LoadedCode {
   }
 
   Outcome run(const LaunchArgs& args, const LaunchShape& shape, void* stream) const override {
+    if (shape.k_box.columns == 0) return run_kernels(args, shape, stream);
+    LaunchArgs mapped = args;
+    const Outcome encoded = encode_tensor_maps(module_->device().driver(), shape, mapped);
+    if (!encoded) return encoded;
+    return run_kernels(mapped, shape, stream);
+  }
+
+  Outcome run_kernels(const LaunchArgs& args, const LaunchShape& shape, void* stream) const {
     ContextScope scope(module_->device());
     if (!scope.entered()) return scope.entered();
     Outcome launched = launch(module_->split(),
@@ -199,33 +221,36 @@ class CudaPlatform final : public Platform {
     if (!device) return device.error();
     const cuda::Driver& driver = (*device)->driver();
     if (request.pdl && driver.cuLaunchKernelEx == nullptr) return launches_are_plain(driver);
-    const Result<const cuda::Nvrtc*> compiler = cuda::nvrtc();
-    if (!compiler) return compiler.error();
-
+    if (request.tensor_maps && driver.cuTensorMapEncodeTiled == nullptr)
+      return maps_are_unknown(driver);
     Loaded loaded;
-    loaded.key =
-        kernel_key(request.source,
-                   {.compiler = fmt::format("NVRTC {}.{}", (*compiler)->major, (*compiler)->minor),
-                    .options = nvrtc_options(request.target.arch, (*compiler)->major),
-                    .arch = request.target.arch});
-    const auto cubin = cubins_.get(loaded.key.digest, [&] { return compile(request, loaded.key); });
-    if (!cubin) return cubin.error();
-    loaded.from_memory = !cubin->made;
-    loaded.compile_ms = cubin->value->compile_ms;
-    if (loaded.from_memory) services_.counters.count_hit();
+    const Result<Code> code = find(request, loaded);
+    if (!code) return code.error();
 
     const std::string place = fmt::format("{}@{}:{}", loaded.key.digest, *ordinal,
                                           static_cast<const void*>((*device)->context()));
     const auto module = modules_.get(place, [&]() -> Result<std::shared_ptr<const Module>> {
       Result<Module> made =
-          Module::load(*device, cubin->value->images, request.source,
+          Module::load(*device, (*code)->images, request.source,
                        {.smem_bytes = request.split_smem_bytes, .cluster = request.cluster});
       if (!made) return made.error();
       return std::make_shared<const Module>(*std::move(made));
     });
     if (!module) return module.error();
-    loaded.code = std::make_shared<const CudaCode>(module->value, cubin->value->image_bytes());
+    if (loaded.origin == Origin::pack) count_packed(module->made, loaded);
+    loaded.code = std::make_shared<const CudaCode>(module->value, image_bytes(**code));
     return loaded;
+  }
+
+  Result<Located> locate(const LoadRequest& request) override {
+    if (const auto packed = find_packed(services_, request, request.target.arch)) {
+      return Located{packed->key, Origin::pack};
+    }
+    const Result<CompilerFacts> facts = facts_for(request);
+    if (!facts) return facts.error();
+    KernelKey key = kernel_key(request.source, *facts);
+    const Origin origin = cubins_.has(key.digest) ? Origin::memory : origin_of(services_, key);
+    return Located{std::move(key), origin};
   }
 
   Result<std::shared_ptr<const ErrorMemory>> make_error_memory(const std::string& name) override {
@@ -237,6 +262,63 @@ class CudaPlatform final : public Platform {
   }
 
  private:
+  using Code = std::shared_ptr<const StoredCode>;
+
+  // Images from a pack, memory or disk, or compiled; fills all of `loaded` but its code.
+  Result<Code> find(const LoadRequest& request, Loaded& loaded) {
+    if (auto packed = find_packed(services_, request, request.target.arch)) {
+      loaded.key = packed->key;
+      loaded.origin = Origin::pack;
+      loaded.compile_ms = packed->code.compile_ms;
+      return Code(packed, &packed->code);
+    }
+    const Result<CompilerFacts> facts = facts_for(request);
+    if (!facts) return facts.error();
+    loaded.key = kernel_key(request.source, *facts);
+    const auto cubin = cubins_.get(loaded.key.digest, [&] { return obtain(request, loaded.key); });
+    if (!cubin) return cubin.error();
+    const DiskCache::Found& found = *cubin->value;
+    loaded.compile_ms = found.code.compile_ms;
+    if (!cubin->made) {
+      loaded.origin = Origin::memory;
+      services_.counters.count_hit();
+    } else if (found.from_disk) {
+      loaded.origin = Origin::disk;
+      loaded.disk_ms = found.disk_ms;
+    }
+    return Code(cubin->value, &found.code);
+  }
+
+  // What is in no pack has NVRTC in its key. Where that is missing and nothing would be compiled
+  // anyway, the refusal is that of a compile.
+  Result<CompilerFacts> facts_for(const LoadRequest& request) {
+    const auto missed = [&](const std::string& why) {
+      const KernelKey key = pack_key(request.source, request.target.arch);
+      return fmt::format("{}; {}",
+                         services_.packs.explain_miss(key, request.problem, request.schedule), why);
+    };
+    const auto refused = [&](const std::string& why) {
+      return jit_is_off(pack_key(request.source, request.target.arch), missed(why));
+    };
+    if (only_packs(services_)) return refused("there is no disk cache");
+    Result<CompilerFacts> facts = nvrtc_facts(request.target.arch);
+    if (facts) return facts;
+    if (jit_is_forbidden(services_.options)) {
+      return refused("kernels on disk are found by NVRTC's version, and it is missing");
+    }
+    if (services_.packs.is_empty()) return facts;
+    return Error{facts.error().status, missed(facts.error().message)};
+  }
+
+  void count_packed(bool made, Loaded& loaded) {
+    if (made) {
+      services_.counters.count_pack_hit();
+    } else {
+      loaded.origin = Origin::memory;
+      services_.counters.count_hit();
+    }
+  }
+
   Result<std::shared_ptr<const Device>> device_of(int ordinal) {
     const std::lock_guard lock(devices_mutex_);
     std::shared_ptr<const Device>& device = devices_[ordinal];
@@ -247,8 +329,15 @@ class CudaPlatform final : public Platform {
     return device;
   }
 
-  Result<std::shared_ptr<const Cubin>> compile(const LoadRequest& request, const KernelKey& key) {
-    if (services_.options.no_jit) return jit_is_off(key);
+  Result<std::shared_ptr<const DiskCache::Found>> obtain(const LoadRequest& request,
+                                                         const KernelKey& key) {
+    const auto compile = [&] { return compile_counted(request, key); };
+    Result<DiskCache::Found> found = find_or_make(services_, request.source, key, compile);
+    if (!found) return found.error();
+    return std::make_shared<const DiskCache::Found>(*std::move(found));
+  }
+
+  Result<StoredCode> compile_counted(const LoadRequest& request, const KernelKey& key) {
     Result<Cubin> cubin = compile_cuda(request.source, request.target.arch);
     if (!cubin) {
       services_.counters.count_failure();
@@ -257,13 +346,13 @@ class CudaPlatform final : public Platform {
     services_.counters.count_compile(cubin->compile_ms);
     services_.log.info(fmt::format("compiled {} for {} with NVRTC {} in {:.0f} ms", key.digest,
                                    request.target.arch, cubin->nvrtc_version, cubin->compile_ms));
-    return std::make_shared<const Cubin>(*std::move(cubin));
+    return StoredCode{std::move(cubin->images), std::move(cubin->log), cubin->compile_ms};
   }
 
   Services& services_;
   std::mutex devices_mutex_;
   std::map<int, std::shared_ptr<const Device>> devices_;
-  SingleFlight<std::shared_ptr<const Cubin>> cubins_;
+  SingleFlight<std::shared_ptr<const DiskCache::Found>> cubins_;
   SingleFlight<std::shared_ptr<const Module>> modules_;
 };
 

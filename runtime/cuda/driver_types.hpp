@@ -72,6 +72,15 @@ static_assert(sizeof(LaunchAttribute) == 72 && offsetof(LaunchAttribute, value) 
 
 inline constexpr int kProgrammaticStreamSerialization = 6;  // id; value 1 allows it
 
+// Arguments of cuTensorMapEncodeTiled: the type of elements, and what is done with them.
+inline constexpr int kTensorUint8 = 0;
+inline constexpr int kTensorUint16 = 1;
+inline constexpr int kInterleaveNone = 0;
+inline constexpr int kSwizzle64Bytes = 2;
+inline constexpr int kSwizzle128Bytes = 3;
+inline constexpr int kPromotionNone = 0;
+inline constexpr int kFillNone = 0;
+
 // CUlaunchConfig, the argument of cuLaunchKernelEx.
 struct LaunchConfig {
   unsigned grid[3];

@@ -175,6 +175,17 @@ std::vector<std::string> nvrtc_options(const std::string& arch, int nvrtc_major)
   return options;
 }
 
+Result<CompilerFacts> nvrtc_facts(const std::string& arch) {
+  const Result<const Nvrtc*> opened = cuda::nvrtc();
+  if (!opened) return opened.error();
+  const Nvrtc& library = **opened;
+  // Updates of a release keep its version; the build tells them apart.
+  std::string compiler = "NVRTC " + version_text(library);
+  if (!library.build.empty()) compiler += " build " + library.build;
+  return CompilerFacts{
+      .compiler = std::move(compiler), .options = nvrtc_options(arch, library.major), .arch = arch};
+}
+
 Result<std::string> nvrtc_version() {
   const Result<const Nvrtc*> library = cuda::nvrtc();
   if (!library) return library.error();

@@ -7,6 +7,7 @@
 
 #include "codegen/kernel_source.hpp"
 #include "compiler/result.hpp"
+#include "runtime/kernel_key.hpp"
 
 namespace splitkv {
 
@@ -38,6 +39,9 @@ struct PtxasEntry {
 // own cache of results is off: kernels are kept under SplitKV's keys, and a cached result has no
 // log.
 std::vector<std::string> nvrtc_options(const std::string& arch, int nvrtc_major);
+
+// All that compile_cuda's result depends on besides the source, for a key. library_missing.
+Result<CompilerFacts> nvrtc_facts(const std::string& arch);
 
 // "13.0", or library_missing.
 Result<std::string> nvrtc_version();

@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -49,6 +51,7 @@ constexpr Symbol<Driver> kDriverSymbols[] = {
     {"cuLaunchKernel", bind<&D::cuLaunchKernel>},
     {"cuLaunchKernelEx", bind<&D::cuLaunchKernelEx>, false},
     {"cuOccupancyMaxActiveClusters", bind<&D::cuOccupancyMaxActiveClusters>, false},
+    {"cuTensorMapEncodeTiled", bind<&D::cuTensorMapEncodeTiled>, false},
     {"cuMemAlloc_v2", bind<&D::cuMemAlloc>},
     {"cuMemFree_v2", bind<&D::cuMemFree>},
     {"cuMemHostAlloc", bind<&D::cuMemHostAlloc>},
@@ -132,6 +135,54 @@ std::unique_ptr<Library> first_that_opens(const std::vector<std::string>& candid
   return nullptr;
 }
 
+// The build ID among the notes of a loaded segment, in hexadecimal.
+std::string build_id_in(const char* notes, size_t bytes) {
+  constexpr ElfW(Word) kBuildId = 3;  // NT_GNU_BUILD_ID
+  const auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
+  size_t at = 0;
+  while (at + sizeof(ElfW(Nhdr)) <= bytes) {
+    ElfW(Nhdr) note;
+    std::memcpy(&note, notes + at, sizeof(note));
+    const char* name = notes + at + sizeof(note);
+    const size_t end = at + sizeof(note) + padded(note.n_namesz) + padded(note.n_descsz);
+    if (end > bytes) break;
+    if (note.n_type == kBuildId && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
+      const auto* id = reinterpret_cast<const unsigned char*>(name + padded(note.n_namesz));
+      std::string text;
+      for (size_t i = 0; i < note.n_descsz; ++i) text += fmt::format("{:02x}", id[i]);
+      return text;
+    }
+    at = end;
+  }
+  return "";
+}
+
+struct BuildSearch {
+  const void* base;
+  std::string build;
+};
+
+int take_build(dl_phdr_info* object, size_t, void* context) {
+  auto* search = static_cast<BuildSearch*>(context);
+  if (reinterpret_cast<const void*>(object->dlpi_addr) != search->base) return 0;
+  for (int i = 0; i < object->dlpi_phnum && search->build.empty(); ++i) {
+    const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+    if (segment.p_type != PT_NOTE) continue;
+    search->build = build_id_in(reinterpret_cast<const char*>(object->dlpi_addr + segment.p_vaddr),
+                                segment.p_memsz);
+  }
+  return 1;
+}
+
+// Of the loaded file that `symbol` is of.
+std::string build_of(const void* symbol) {
+  Dl_info info;
+  if (dladdr(symbol, &info) == 0) return "";
+  BuildSearch search{info.dli_fbase, ""};
+  dl_iterate_phdr(&take_build, &search);
+  return search.build;
+}
+
 Error missing(const char* library, const char* variable, const char* remedy,
               const std::vector<Attempt>& attempts) {
   std::string message = fmt::format(
@@ -191,6 +242,7 @@ Result<const Nvrtc*> nvrtc() {
     return Error{Status::device_error, fmt::format("nvrtcVersion of {}: {}", found->path,
                                                    found->nvrtcGetErrorString(result))};
   }
+  found->build = build_of(reinterpret_cast<const void*>(found->nvrtcVersion));
   opened = std::move(found);
   return opened.get();
 }

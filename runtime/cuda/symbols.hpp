@@ -2,6 +2,7 @@
 // exists. symbols.cpp holds the one list that binds every pointer below to its exported name.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "compiler/result.hpp"
@@ -40,6 +41,12 @@ struct Driver {
   CUresult (*cuLaunchKernelEx)(const LaunchConfig*, CUfunction, void**, void**) = nullptr;
   CUresult (*cuOccupancyMaxActiveClusters)(int*, CUfunction, const LaunchConfig*) = nullptr;
 
+  // null before CUDA 12.0. The map is 128 bytes at a multiple of 64.
+  CUresult (*cuTensorMapEncodeTiled)(void* map, int type, uint32_t rank, void* data,
+                                     const uint64_t* ends, const uint64_t* strides,
+                                     const uint32_t* box, const uint32_t* every, int interleave,
+                                     int swizzle, int promotion, int fill) = nullptr;
+
   CUresult (*cuMemAlloc)(CUdeviceptr*, size_t) = nullptr;
   CUresult (*cuMemFree)(CUdeviceptr) = nullptr;
   CUresult (*cuMemHostAlloc)(void**, size_t, unsigned) = nullptr;
@@ -72,6 +79,7 @@ struct Nvrtc {
   std::string path;  // the file that was opened
   int major = 0;
   int minor = 0;
+  std::string build;  // the linker's ID of the file, hexadecimal; empty where it has none
 
   const char* (*nvrtcGetErrorString)(nvrtcResult) = nullptr;
   nvrtcResult (*nvrtcVersion)(int*, int*) = nullptr;

@@ -1,5 +1,6 @@
-/* splitkv.h is C11. */
+/* splitkv.h and splitkv_deploy.h are C11. */
 #include "runtime/splitkv.h"
+#include "runtime/splitkv_deploy.h"
 
 int c_header_opens_a_runtime(void);
 
@@ -7,6 +8,7 @@ int c_header_opens_a_runtime(void) {
   splitkv_options options = SPLITKV_INIT(splitkv_options);
   splitkv_runtime* runtime = NULL;
   splitkv_statistics statistics = SPLITKV_INIT(splitkv_statistics);
+  splitkv_prepare_item item = SPLITKV_INIT(splitkv_prepare_item);
   char text[256];
   splitkv_message message = SPLITKV_INIT(splitkv_message);
   message.text = text;
@@ -15,5 +17,5 @@ int c_header_opens_a_runtime(void) {
   if (splitkv_open(&options, &runtime, &message) != SPLITKV_OK) return 0;
   if (splitkv_get_statistics(runtime, &statistics, &message) != SPLITKV_OK) return 0;
   splitkv_close(runtime);
-  return statistics.compiles == 0 ? 1 : 0;
+  return statistics.compiles == 0 && item.size == sizeof(item) ? 1 : 0;
 }

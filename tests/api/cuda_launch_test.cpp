@@ -90,6 +90,63 @@ INSTANTIATE_TEST_SUITE_P(Schedules, RunOf, testing::ValuesIn(kLaunches));
 
 using CudaRun = FakeDriver;
 
+constexpr const char* kByTensor =
+    "family=mma tile=64 rows=4 warps=4 unroll=1 stages=2 loads=tensor partition=fixed splits=7 "
+    "reduce=kernel pdl=off";
+
+// Host work alone, from the pointers and strides of the run.
+TEST_F(CudaRun, TensorMapsAreEncodedBeforeTheLaunch) {
+  CudaStep step("cuda:0", kByTensor, 3);
+  ASSERT_TRUE(step.prepared.ok()) << step.prepared;
+  fake_cuda::make_current(fake_cuda::primary_context(0));
+  fake_cuda::clear_calls();
+  ASSERT_TRUE(step.run().ok());
+  const Names names = {"cuTensorMapEncodeTiled", "cuTensorMapEncodeTiled", "cuCtxGetCurrent",
+                       "cuLaunchKernel", "cuLaunchKernel"};
+  ASSERT_EQ(fake_cuda::call_names(), names);
+  LaunchArgs args;
+  for (const auto& call : fake_cuda::calls()) {
+    // CU_TENSOR_MAP_DATA_TYPE_UINT16, CU_TENSOR_MAP_SWIZZLE_64B: rows of 32 elements are one column
+    if (call.name == "cuTensorMapEncodeTiled") EXPECT_EQ(call.values[0] * 10 + call.values[1], 12);
+    if (call.name == "cuLaunchKernel") std::memcpy(&args, call.argument.data(), sizeof(args));
+  }
+  const uint64_t open_end = uint64_t(1) << 31;
+  const auto expect_map = [&](const TensorMap& map, const void* data, int64_t token, int64_t head,
+                              int64_t block) {
+    const std::vector<uint64_t> expected = {reinterpret_cast<uint64_t>(data),
+                                            32,
+                                            open_end,
+                                            1,
+                                            8,
+                                            open_end,
+                                            uint64_t(2 * token),
+                                            64,
+                                            uint64_t(2 * head),
+                                            uint64_t(2 * block),
+                                            32,
+                                            16,
+                                            1,
+                                            1,
+                                            1,
+                                            0};
+    EXPECT_EQ(std::vector<uint64_t>(map.words, map.words + 16), expected);
+  };
+  expect_map(args.k_map, args.k, args.k_stride_token, args.k_stride_head, args.k_stride_block);
+  expect_map(args.v_map, args.v, args.v_stride_token, args.v_stride_head, args.v_stride_block);
+  EXPECT_NE(args.k_stride_token, 0);
+}
+
+TEST_F(CudaRun, ATensorMapThatCannotBeEncodedIsAStatusAndNothingIsLaunched) {
+  CudaStep step("cuda:0", kByTensor, 3);
+  ASSERT_TRUE(step.prepared.ok());
+  fake_cuda::clear_calls();
+  fake_cuda::fail("cuTensorMapEncodeTiled", 2, 1);
+  const Answer ran = step.run();
+  EXPECT_EQ(ran.status, SPLITKV_DEVICE_ERROR) << ran;
+  EXPECT_TRUE(ran.says("cuTensorMapEncodeTiled")) << ran;
+  for (const std::string& name : fake_cuda::call_names()) EXPECT_NE(name, "cuLaunchKernel");
+}
+
 TEST_F(CudaRun, TheArgumentCarriesPointersStridesAndCounts) {
   CudaStep step("cuda:0", "partition=fixed splits=7 rows=4 reduce=last_block merge=mlo pdl=off", 3);
   ASSERT_TRUE(step.prepared.ok());

@@ -84,6 +84,7 @@ const Mutation kMutations[] = {
     {"rows", [](Problem&, Schedule& s) { s.rows = 2; }},
     {"warps", [](Problem&, Schedule& s) { s.warps = s.warps == 1 ? 1 : 8; }},
     {"unroll", [](Problem&, Schedule& s) { s.unroll = 2; }},
+    {"loads", [](Problem&, Schedule& s) { s.loads = Loads::tensor; }},
     {"partition", [](Problem&, Schedule& s) { s.partition = Partition::strided; }},
     {"partition",
      [](Problem&, Schedule& s) {

@@ -23,4 +23,18 @@ TEST(AnOldDriver, RefusesEarlyLaunchesWhenAKernelIsPrepared) {
   EXPECT_EQ(statistics_of(runtime.get()).compiles, 0u);
 }
 
+TEST(AnOldDriver, RefusesTensorMapsWhenAKernelIsPrepared) {
+  setenv("SPLITKV_LIBCUDA", OLD_FAKE_LIBCUDA, 1);
+  RuntimeOwner runtime = open_runtime();
+  KernelOwner kernel;
+  const Answer answer = prepare(
+      runtime.get(), "cuda:0", "q=bf16 heads=32/8 dim=64",
+      "family=mma tile=64 warps=4 unroll=1 stages=2 loads=tensor splits=4 pdl=off", &kernel);
+  EXPECT_EQ(answer.status, SPLITKV_UNSUPPORTED) << answer;
+  EXPECT_TRUE(answer.says("loads=tensor needs cuTensorMapEncodeTiled, which")) << answer;
+  EXPECT_TRUE(answer.says("loads=copy")) << answer;
+  EXPECT_EQ(kernel, nullptr);
+  EXPECT_EQ(statistics_of(runtime.get()).compiles, 0u);
+}
+
 }  // namespace

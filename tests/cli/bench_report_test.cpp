@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -185,6 +186,28 @@ TEST(BenchPeers, TheRequestSaysWhatEachRowIs) {
   EXPECT_EQ(row["kv_len"], json({8192}));
   EXPECT_EQ(row["k_dtype"], "bf16");
   EXPECT_EQ(row["kv_bytes"], 33'554'432);
+}
+
+// The script itself, on a row that no peer is asked to run: nothing is measured, wherever this
+// runs.
+TEST(BenchPeers, TheScriptAnswersForEveryPeer) {
+  if (std::system("python3 -c '' >/dev/null 2>&1") != 0) GTEST_SKIP() << "python3 is not here";
+  RowReport report = report_of("a");
+  report.row.problem = "attention q=bf16 kv=bf16 heads=32/8 dim=128 window=64";
+  std::vector<RowReport> reports = {report};
+  const Outcome ran = run_peers({SPLITKV_TEST_PEERS, 0, 60'000'000, 3}, reports);
+  ASSERT_TRUE(ran.ok()) << ran.error().message;
+  std::vector<std::string> names;
+  for (const PeerTime& peer : reports[0].peers) {
+    names.push_back(peer.name);
+    EXPECT_EQ(peer.us, 0) << peer.name;
+    EXPECT_NE(peer.cannot, "") << peer.name;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"cudnn", "flash2", "flex", "flashinfer"}));
+  reports = {report};
+  ASSERT_TRUE(run_peers({SPLITKV_TEST_PEERS, 0, 60'000'000, 3, {"flex"}}, reports).ok());
+  ASSERT_EQ(reports[0].peers.size(), 1u);
+  EXPECT_EQ(reports[0].peers[0].name, "flex");
 }
 
 TEST(BenchVariants, HaveNamesOrAreTheirWords) {

@@ -64,7 +64,9 @@ TEST(BenchRows, HaveNamesOfTheirOwn) {
 TEST(BenchRows, HandedPeersAreAboveTheirFloor) {
   for (const BenchRow& row : rows_of_table({"all", "bf16", false, 0})) {
     for (const HandedPeer& peer : row.peers) EXPECT_GT(peer.us, row.floor_us) << row.name;
-    if (row.goal_ratio != 0) EXPECT_GT(row.goal_ratio, 1.0) << row.name;
+    if (row.goal_ratio != 0) {
+      EXPECT_GT(row.goal_ratio, 1.0) << row.name;
+    }
   }
 }
 

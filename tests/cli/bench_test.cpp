@@ -31,7 +31,8 @@ void expect_refused(const Bad& bad) {
 
 TEST(Bench, RefusesOptionsByName) {
   const std::vector<Bad> cases = {
-      {{"--table", "square"}, {"--table=square", "uniform, ragged, models, mla, all or cpu"}},
+      {{"--table", "square"},
+       {"--table=square", "uniform, ragged, models, mla, all, random or cpu"}},
       {{"--dtype", "fp32"}, {"--dtype=fp32", "bf16 or fp16"}},
       {{"--row", "nowhere"}, {"--row=nowhere", "1,32/8,8192"}},
       {{"--batch", "2"}, {"--batch=2", "goes with a problem"}},
@@ -43,9 +44,19 @@ TEST(Bench, RefusesOptionsByName) {
       {{"--sweep", "--peers"}, {"--sweep", "--peers"}},
       {{"--sweep", "--format", "markdown"}, {"--format=markdown", "json"}},
       {{"--peers-script", "x.py"}, {"--peers-script=x.py", "--peers"}},
+      {{"--only-peers", "flex"}, {"--only-peers=flex", "--peers"}},
+      {{"--peers", "--only-peers", "flex,llama"}, {"--only-peers=llama", "flashinfer"}},
       {{"--format", "html"}, {"--format=html", "text, json or markdown"}},
       {{"--schedules-file", "/nowhere.txt"}, {"--schedules-file=/nowhere.txt"}},
       {{"--wings"}, {"--wings"}},
+      {{"--count", "3"}, {"--count=3", "--table=random"}},
+      {{"--table", "random", "--count", "0"}, {"--count=0", "1 to 10000"}},
+      {{"--table", "random", "--dtype", "fp16"}, {"--dtype=fp16", "draws types"}},
+      {{"--table", "random", "--paged"}, {"--paged", "draws layouts"}},
+      {{"--compare", "speed"}, {"--compare=speed", "\"speed\" is not compared", "partition"}},
+      {{"--sweep", "--best"}, {"--best", "--compare"}},
+      {{"--from", "a.json", "--compare", "pdl", "--repeat", "3"}, {"--from=a.json", "before"}},
+      {{"--from", "/nowhere.json", "--compare", "pdl"}, {"--from=/nowhere.json", "read"}},
   };
   for (const Bad& bad : cases) expect_refused({bad.arguments, bad.named});
 }
@@ -83,6 +94,44 @@ TEST(Bench, MeasuresAndChecksOnTheCpu) {
     EXPECT_GT(ours["error"], 0) << "bf16 rounds";
     EXPECT_LT(ours["error"], 4e-3);
   }
+}
+
+TEST(Bench, ComparesWhatItMeasuredAndWhatItSaved) {
+  const Folder folder;
+  const std::string saved = folder.file("saved.json");
+  const Finished measured =
+      run_splitkv({"bench", kGood, "--kv-len", "3000,41", "--target", "cpu", "--repeat", "3",
+                   "--format", "json", "--schedule", "partition=fixed splits=4 reduce=last_block",
+                   "--schedule", "partition=flat blocks=4 reduce=last_block", "--compare",
+                   "partition,merge", "--out", saved});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  std::ifstream file(saved);
+  const nlohmann::json report = nlohmann::json::parse(file);
+  EXPECT_EQ(report["rows"][0]["ours"].size(), 4u) << "each with both merges";
+  const nlohmann::json& partitions = report["comparisons"][0]["rows"][0]["relative"];
+  EXPECT_EQ(partitions.size(), 2u);
+  EXPECT_EQ(std::min(partitions["fixed"].get<double>(), partitions["flat"].get<double>()), 1.0);
+  EXPECT_EQ(report["comparisons"][1]["rows"][0]["relative"].size(), 2u);
+  const Finished again =
+      run_splitkv({"bench", "--from", saved, "--compare", "partition,merge", "--format", "json"});
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(nlohmann::json::parse(again.out)["comparisons"], report["comparisons"]);
+  const Finished shown = run_splitkv({"bench", "--from", saved, "--compare", "partition"});
+  EXPECT_NE(shown.out.find("rows within 2 % of the best"), std::string::npos) << shown.out;
+  const Finished none =
+      run_splitkv({"bench", "--from", saved, "--compare", "partition", "--row", "7/7"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_NE(none.err.find("--row=7/7"), std::string::npos) << none.err;
+}
+
+TEST(Bench, MeasuresARowThatWasDrawn) {
+  // One of 4 MB: the reference takes seconds for others.
+  const Finished finished =
+      run_splitkv({"bench", "--table", "random", "--seed", "7", "--count", "3", "--row",
+                   "random 7.3", "--target", "cpu", "--repeat", "1"});
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  for (const char* part : {"random 7.3: ", "attention q=", ", batch ", "error"})
+    EXPECT_NE(finished.out.find(part), std::string::npos) << part << "\n" << finished.out;
 }
 
 TEST(Bench, RefusesPeersOfTheCpu) {

@@ -51,6 +51,11 @@ TEST(Explain, GivesEveryOtherPartitionAndReduceInOrder) {
   double parts = 0;
   for (const auto& [name, us] : json["chosen"]["parts_us"].items()) parts += us.get<double>();
   EXPECT_NEAR(parts, json["chosen"]["predicted_us"].get<double>(), 1e-6);
+  // A split block has its stages, a reduce block has not.
+  for (const auto& kernel : json["kernels"]) {
+    const bool is_split = kernel["name"].get<std::string>().find("reduce") == std::string::npos;
+    EXPECT_EQ(kernel["smem_bytes"].get<int64_t>() > 32768, is_split) << kernel;
+  }
   // Either what the compiler says, or why it said nothing.
   EXPECT_NE(json["kernels"].empty(), !json.contains("not_compiled"));
 }
@@ -66,6 +71,44 @@ TEST(Explain, TakesTheLengthsOfAllRows) {
   ASSERT_EQ(shown.status, 0) << shown.err;
   EXPECT_EQ(line_of(shown.out, "rows"), "2 of 1024, 1 of 65536 tokens");
 }
+
+#ifdef SPLITKV_TEST_FAKE_LIBCUDA
+// The stand-in runs nothing: that all of --measure was walked through shows in every schedule's
+// being there, none with a result.
+TEST(Explain, MeasuresEveryScheduleAndTakesNoWrongResult) {
+  const std::vector<std::string> arguments = {"explain",
+                                              "attention q=bf16 kv=bf16 heads=4/2 dim=64",
+                                              "--kv-len",
+                                              "4096",
+                                              "--target",
+                                              "cuda:0",
+                                              "--measure",
+                                              "--format",
+                                              "json",
+                                              "--repeat",
+                                              "2",
+                                              "--schedule",
+                                              "partition=fixed splits=8 reduce=kernel"};
+  if (run_splitkv({"compile", kProblem, "--target", "cuda:sm_90a"}).status != 0)
+    GTEST_SKIP() << "NVRTC is not here";
+  const Finished shown =
+      run_splitkv(arguments, {"SPLITKV_LIBCUDA=" + std::string(SPLITKV_TEST_FAKE_LIBCUDA)});
+  ASSERT_EQ(shown.status, 1) << shown.err << "a result that was not compared is none";
+  const auto json = nlohmann::json::parse(shown.out);
+  EXPECT_NE(json["device"].get<std::string>().find("Stand-in"), std::string::npos);
+  EXPECT_NE(json["floor_method"], "");
+  EXPECT_GT(json["measured_floor_us"], 0);
+  EXPECT_GE(json["others"].size(), 6u);
+  EXPECT_EQ(json["chosen"]["kind"], "fixed, kernel");
+  std::vector<nlohmann::json> all(json["others"].begin(), json["others"].end());
+  all.push_back(json["chosen"]);
+  for (const nlohmann::json& one : all) {
+    EXPECT_FALSE(one.contains("measured_us")) << one;
+    EXPECT_NE(one["failure"].get<std::string>().find("were compared instead of"), std::string::npos)
+        << one;
+  }
+}
+#endif
 
 TEST(Explain, SaysWhatWouldWork) {
   const auto refused = [](std::vector<std::string> words, const std::string& says) {

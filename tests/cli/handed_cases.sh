@@ -4,7 +4,8 @@
 # launches are left out, and it is said why, where the target has none.
 #
 #   tests/cli/handed_cases.sh [--binary build/release/bin/splitkv] [--target cpu|cuda|cuda:N]
-#                             [--inputs DIR] [--layouts "bhtd bthd paged:16:nhd"] [--verbose]
+#                             [--inputs DIR] [--layouts "bhtd bthd paged:16:nhd"]
+#                             [--cases "gqa4 ..."] [--verbose]
 #
 # The cases are folders of .npy files: q, k, v, out, lse, and kv_lens where lengths differ. They are
 # looked for in --inputs, else in SPLITKV_INPUTS, else in ../shared/inputs beside this tree. Status 0:
@@ -16,6 +17,7 @@ binary=$root/build/release/bin/splitkv
 inputs=${SPLITKV_INPUTS:-$root/../shared/inputs}
 target=cpu
 layouts="bhtd bthd paged:16:nhd"
+named=
 verbose=no
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -23,8 +25,9 @@ while [ $# -gt 0 ]; do
     --target) target=${2:?--target needs a name}; shift 2 ;;
     --inputs) inputs=${2:?--inputs needs a folder}; shift 2 ;;
     --layouts) layouts=${2:?--layouts needs names}; shift 2 ;;
+    --cases) named=${2:?--cases needs names}; shift 2 ;;
     --verbose) verbose=yes; shift ;;
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "unknown argument: $1 (--help lists them)" >&2; exit 2 ;;
   esac
 done
@@ -41,6 +44,12 @@ ragged_poisoned heads=6/2 dim=64
 window_softcap  heads=4/2 dim=128 window=100 softcap=30
 large_logits    heads=4 dim=64
 mla_like        heads=16/1 dim=576/512"
+if [ -n "$named" ]; then
+  cases=$(printf '%s\n' "$cases" | grep -E "^(${named// /|}) ") || {
+    echo "no case is named: $named" >&2
+    exit 2
+  }
+fi
 
 # tile=8 makes enough tiles for 64 pieces that all have keys.
 schedules=()

@@ -94,6 +94,12 @@ const Case newer_cases[] = {
     {"q=bf16 heads=32/8 dim=128 lse=natural",
      "stages=2 splits=8 reduce=kernel partials=bf16 pdl=on"},
     {"q=fp32 heads=8/2 dim=128", "partition=flat blocks=264 reduce=last_block pdl=on"},
+    {"q=bf16 heads=32/8 dim=128 lse=natural",
+     "family=mma stages=2 loads=tensor partition=flat blocks=264 reduce=last_block pdl=on"},
+    {"q=bf16 heads=32/8 dim=96/64 kv_layout=paged:16:nhd checked=on",
+     "family=mma stages=2 loads=tensor splits=8 cluster=4"},
+    {"q=bf16 kv=e4m3 heads=16/1 dim=576/512 v_in_k=on kv_scale=tensor",
+     "family=mma warps=2 tile=32 stages=2 loads=tensor splits=8 reduce=kernel"},
 };
 
 std::string full_schedule(const Problem& problem, const Case& c, const Target& target,

@@ -35,11 +35,14 @@ TEST(CpuCompile, EveryLevelPassesVerifierAndCodeGeneration) {
       for (const char* problem : {kProblem,
                                   "attention q=fp32 kv=fp32 heads=6/2 dim=40/72 "
                                   "kv_layout=paged:48:hnd window=9 softcap=3"}) {
-        const Result<CpuModule> module = compile_cpu(emit_for(problem, schedule, target), target);
+        const KernelSource source = emit_for(problem, schedule, target);
+        const Result<CpuObject> object = compile_cpu_object(source, target);
+        ASSERT_TRUE(object) << name << ": " << object.error().message;
+        EXPECT_GT(object->compile_ms, 0);
+        const Result<CpuModule> module = load_cpu(object->bytes, source, target);
         ASSERT_TRUE(module) << name << ": " << module.error().message;
         EXPECT_NE(module->split(), nullptr);
         EXPECT_GT(module->code_bytes(), 500u);
-        EXPECT_GT(module->compile_ms(), 0);
       }
     }
   }
@@ -185,13 +188,14 @@ TEST(CpuCompiler, IsNamedByVersionCpuAndFeatures) {
   EXPECT_EQ(major, 19);
   EXPECT_NE(host->cpu, "host");
   EXPECT_NE(host->cpu, "");
+  EXPECT_EQ(host->passes.find("function("), 0u) << host->passes;
 #if defined(__x86_64__)
   EXPECT_NE(host->features.find("+sse2"), std::string::npos) << host->features;
   const bool has_avx2 = __builtin_cpu_supports("avx2");
   EXPECT_NE(host->features.find(has_avx2 ? "+avx2" : "-avx2"), std::string::npos);
   const Result<CpuCompiler> level = cpu_compiler(*resolve_cpu_target("cpu:x86-64-v2", 1));
   ASSERT_TRUE(level);
-  EXPECT_EQ(*level, (CpuCompiler{host->llvm, "x86-64-v2", ""}));
+  EXPECT_EQ(*level, (CpuCompiler{host->llvm, "x86-64-v2", "", host->passes}));
 #endif
   EXPECT_EQ(*host, *cpu_compiler(*resolve_cpu_target("cpu", 1)));
 }

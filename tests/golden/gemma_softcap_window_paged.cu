@@ -75,7 +75,7 @@ struct Score {
 };
 
 // What the host launches with.
-static_assert(sizeof(LaunchArgs) == 584);
+static_assert(sizeof(LaunchArgs) == 896);
 static_assert(32 * config.warps == 128);
 static_assert(SimtMemory<config>::bytes == 8400);
 

@@ -43,6 +43,10 @@ const Golden goldens[] = {
      "attention q=bf16 kv=bf16 heads=32/8 dim=128 lse=natural",
      "schedule family=mma tile=64 rows=4 unroll=1 stages=2 partition=fixed splits=8 reduce=cluster "
      "cluster=4 partials=bf16 merge=lse pdl=on"},
+    {"llama_bf16_tensor.cu", "cuda:sm_90a",
+     "attention q=bf16 kv=bf16 heads=32/8 dim=128 kv_layout=paged:16:nhd lse=natural",
+     "schedule family=mma tile=64 rows=4 unroll=1 stages=3 loads=tensor partition=flat blocks=132 "
+     "reduce=last_block pdl=on"},
     {"every_option_mma.cu", "cuda:sm_90a",
      "attention q=bf16 kv=e4m3 heads=16/2 dim=192/128 query_len=4 kv_layout=paged:16:nhd "
      "page_tables=separate kv_scale=head softcap=30 alibi=on bias=fp16 params=slope:head,t:scalar "

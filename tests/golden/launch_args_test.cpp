@@ -90,6 +90,8 @@ TEST(LaunchArgsAgreement, EveryMemberLiesAtTheSameOffsetOnHostAndDevice) {
   EXPECT_SAME_MEMBER(kv_len_bytes);
   EXPECT_SAME_MEMBER(kv_len_host);
   EXPECT_SAME_MEMBER(reserved);
+  EXPECT_SAME_MEMBER(k_map);
+  EXPECT_SAME_MEMBER(v_map);
 }
 
 TEST(LaunchArgsAgreement, TheErrorRecordIsTheSameOnHostAndDevice) {

@@ -50,6 +50,16 @@ const Setting simt_options = {
     "schedule family=simt tile=16 rows=3 warps=2 unroll=2 partition=strided splits=4 "
     "reduce=last_block",
     {0, 1, 17, 100, 259}};
+// Converted by the hardware only where tensor cores take it.
+const Setting simt_e4m3 = {
+    "attention q=fp32 kv=e4m3 heads=6/2 dim=64 kv_scale=tensor lse=natural",
+    "schedule family=simt tile=16 rows=3 warps=2 unroll=2 partition=fixed splits=3 reduce=kernel",
+    {0, 1, 17, 100, 259}};
+const Setting mma_e5m2 = {
+    "attention q=fp16 kv=e5m2 heads=6/2 dim=64 kv_scale=tensor lse=natural",
+    "schedule family=mma tile=32 rows=3 warps=2 unroll=1 stages=2 partition=fixed splits=3 "
+    "reduce=kernel",
+    {0, 1, 17, 100, 259}};
 const Setting simt_tree = {
     "attention q=fp32 kv=fp32 heads=4/2 dim=32 query_len=6 alibi=on mask=tree lse=natural",
     "schedule family=simt tile=16 rows=4 warps=2 unroll=2 partition=fixed splits=4 reduce=kernel",
@@ -79,10 +89,21 @@ const Setting cluster_of_16 = {
     "schedule family=simt tile=16 rows=3 warps=2 unroll=2 partition=fixed splits=16 "
     "reduce=cluster cluster=16",
     {0, 1, 17, 100, 259}};
+// Copies by tensor map, from pages and from one place; rows of 128 bytes and of 256 in two columns.
+const Setting tensor_paged = {
+    "attention q=bf16 kv=bf16 heads=6/2 dim=64 kv_layout=paged:16:nhd lse=natural merge=mlo",
+    "schedule family=mma tile=32 rows=3 warps=2 unroll=1 stages=2 loads=tensor partition=fixed "
+    "splits=3 reduce=kernel",
+    {0, 1, 17, 100, 259}};
+const Setting tensor_flat = {
+    "attention q=bf16 kv=bf16 heads=6/2 dim=128 window=120 lse=natural merge=lse",
+    "schedule family=mma tile=32 rows=3 warps=2 unroll=1 stages=2 loads=tensor partition=flat "
+    "blocks=5 reduce=last_block",
+    {0, 1, 17, 100, 259, 333}};
 
 const Mutant mutants[] = {
     {"a weight of an empty partial computed from inf - inf", "merge", fixed_mlo,
-     "return m == negative_infinity() ? 0.0f : weight;", "return weight;"},
+     "return exp2(m - finite_top(top));", "return exp2(m - top);"},
     {"partials joined without moving them to the common maximum", "merge", fixed_mlo,
      "alone ? 1.0f : weight_of(own.m, all.m) * own.l * unit", "alone ? 1.0f : own.l * unit"},
     {"an mlo join that forgets l", "merge", fixed_mlo,
@@ -99,7 +120,7 @@ const Mutant mutants[] = {
     {"the output not moved to a new maximum", "merge", fixed_mlo,
      "for (float& a : acc) a *= factor;", ""},
     {"warps joined without weights", "merge", fixed_mlo,
-     "weight_of(statistics[w * C.rows + r].m, all.m) * unit", "unit"},
+     "weight_of(statistics[w * C.rows + r].m, all.m) * (unit * v_scale)", "unit * v_scale"},
     {"a window one key too wide", "mask", flat_paged_window, "query_pos - 99", "query_pos - 100"},
     {"a window one key too narrow", "mask", flat_paged_window, "query_pos - 99", "query_pos - 98"},
     {"the tile of the window's first key taken whole", "mask", flat_paged_window,
@@ -134,7 +155,7 @@ const Mutant mutants[] = {
     {"sums that lose a half", "score", fixed_mlo, "upper ? first + half : first", "first"},
     {"a natural lse left in log2 units", "output", fixed_mlo, "0.693147180559945309f", "1.0f"},
     {"partials stored before they are normalised", "output", fixed_mlo,
-     "all, partial_unit(all)));\n    if (at.dim == 0)", "all, 1.0f));\n    if (at.dim == 0)"},
+     "finishes ? row_unit(all) : partial_unit(all)", "finishes ? row_unit(all) : 1.0f"},
     {"mma: maxima that are not the warp's", "merge", mma_fixed,
      "for (int offset = 4; offset < 32; offset *= 2) {\n        most",
      "for (int offset = 8; offset < 32; offset *= 2) {\n        most"},
@@ -146,7 +167,7 @@ const Mutant mutants[] = {
      "bool counts = key >= stages.first_key && key < stages.end_key;",
      "bool counts = key >= stages.first_key && key <= stages.end_key;"},
     {"mma: values of the next step", "walk", mma_fixed, "rows = stages.v_rows(stage);",
-     "rows = stages.v_rows(stages.next_stage(stage));"},
+     "rows = stages.v_rows(stage + Shape::step_bytes);"},
     {"mma: weights not transposed", "walk", mma_fixed, "operand[0][p][half] = transpose(word);",
      "operand[0][p][half] = word;"},
     {"mma: warps that take each other's steps", "partition", mma_fixed,
@@ -157,7 +178,8 @@ const Mutant mutants[] = {
     {"a sink in the wrong unit", "merge", mma_causal, "sink * 1.44269504088896340736f", "sink"},
     {"padding of a head dim that is not cleared", "walk", mma_causal,
      "if constexpr (Shape::wide_k && words > 0) clear_words<words>();", ""},
-    {"e4m3 exponents one too small", "convert", mma_8_bit, "0x1p120f", "0x1p119f"},
+    {"e4m3 exponents one too small", "convert", simt_e4m3, "0x1p120f", "0x1p119f"},
+    {"e5m2 in the lower bytes of fp16", "convert", mma_e5m2, "0x1404", "0x4140"},
     {"v's scales in k's place", "scale", mma_8_bit, "(C.v_in_k ? 0 : 4 * step_keys)", "0"},
     {"k's scale left out", "scale", mma_8_bit, "scores[p][e] * k_scale[e / 2]", "scores[p][e]"},
     {"int8 without its sign", "convert", simt_options, "int(bits << 24) >> 24", "int(bits)"},
@@ -171,12 +193,14 @@ const Mutant mutants[] = {
      "bits[bit / 8] >> (7 - bit % 8)"},
     {"slopes of the neighbouring head", "score", simt_tree, "[at.q_head]", "[at.q_head ^ 1]"},
     {"mma: K read as if its rows were not turned", "walk", mma_fixed,
-     "const TurnedRow<Pitch> row(rows, lane % 16, lane / 16);",
-     "const auto row = [&](u32 step) { return rows + lane % 16 * Pitch + step * 32 + "
+     "const Rows row(rows, lane % 16, lane / 16);",
+     "const auto row = [&](u32 step) { return rows + lane % 16 * MmaShape<C>::pitch_k + step * 32 "
+     "+ "
      "lane / 16 * 16; };"},
     {"mma: V read as if its rows were not turned", "walk", mma_fixed,
-     "const TurnedRow<Pitch> row(rows, lane % 8 + lane / 16 * 8, lane / 8 % 2);",
-     "const auto row = [&](u32 step) { return rows + (lane % 8 + lane / 16 * 8) * Pitch + "
+     "const Rows row(rows, lane % 8 + lane / 16 * 8, lane / 8 % 2);",
+     "const auto row = [&](u32 step) { return rows + (lane % 8 + lane / 16 * 8) * "
+     "MmaShape<C>::pitch_v + "
      "step * 32 + lane / 8 % 2 * 16; };"},
     {"mma: queries stored as if their rows were not turned", "walk", mma_fixed,
      "turned<Shape::pitch_q>(r, pair * 4)", "(r * Shape::pitch_q + pair * 4)"},
@@ -209,6 +233,19 @@ const Mutant mutants[] = {
      "sums_row(own_slot) + at.row", "sums_row(own_slot ^ 1) + at.row"},
     {"clusters: a sink in every cluster", "cluster", clusters_mlo, "if (is_last) all = with_sink",
      "all = with_sink"},
+    {"tensor maps: a step in which the row ends copied whole", "load", tensor_paged,
+     "key + step_keys <= end_key", "key < end_key"},
+    {"tensor maps: a step in which the window begins taken for whole", "load", tensor_flat,
+     "key >= first_key && key + step_keys", "key + step_keys > first_key && key + step_keys"},
+    {"tensor maps: keys of the first head for all", "load", tensor_paged,
+     "i32(at.token), kv_head, k_block", "i32(at.token), 0, k_block"},
+    {"tensor maps: values of the page of another row", "load", tensor_paged, "i32(at.v_block)",
+     "walk.batch_row"},
+    {"tensor maps: the first batch row for all", "load", tensor_flat,
+     "C.page_size == 0 ? walk.batch_row : i32(at.k_block)",
+     "C.page_size == 0 ? 0 : i32(at.k_block)"},
+    {"columns of a row taken from one place", "load", tensor_flat,
+     "step / steps * (step_keys * Column)", "0"},
     {"clusters: four elements of bf16 partials of which the last is the third", "cluster",
      clusters_bf16, "element<C.partial_dtype>(raw, 3)", "element<C.partial_dtype>(raw, 2)"},
 };

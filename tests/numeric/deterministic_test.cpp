@@ -92,6 +92,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "q=fp32 dim=32 merge=lse|partition=strided splits=8 reduce=cluster cluster=8",
                     "q=bf16 dim=64 sink=on|partition=fixed splits=12 reduce=cluster "
                     "cluster=4 partials=bf16",
+                    "q=bf16 dim=64 window=300|family=mma tile=64 warps=4 rows=4 unroll=1 stages=2 "
+                    "loads=tensor partition=fixed splits=5 reduce=last_block",
                     "q=fp32 dim=46 align=8|partition=strided splits=8 tile=32 reduce=cluster "
                     "cluster=2 pdl=on",
                     "q=bf16 dim=64|partition=fixed splits=5 reduce=kernel pdl=on partials=bf16",

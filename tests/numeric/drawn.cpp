@@ -43,6 +43,7 @@ void count_cuda_words(const Case& c, Drawn& drawn) {
   };
   add("warps", s.warps);
   if (s.family == Family::mma) add("stages", s.stages);
+  if (s.family == Family::mma) add("loads", name(s.loads));
   if (s.family == Family::simt) add("unroll", s.unroll);
   add("partials", name(s.partial_dtype));
   add("pdl", s.pdl ? "on" : "off");
@@ -125,9 +126,11 @@ std::vector<std::string> values_of_cuda_words(const Target& target) {
   add("stages", {"2", "3", "4", "5", "6"});
   add("unroll", {"1", "2", "4", "8"});
   add("partials", {"fp32", "bf16"});
+  add("loads", {"copy"});
   add("pdl", {"off"});
   add("cluster", {"1"});
   if (!has_clusters(target)) return values;
+  add("loads", {"tensor"});
   add("pdl", {"on"});
   add("reduce", {"cluster"});
   add("cluster", {"2", "4", "8", "16"});

@@ -210,6 +210,10 @@ Schedule draw_schedule(Draw& draw, const Problem& problem, const Target& target)
   schedule.reduce = draw.of({Reduce::kernel, Reduce::last_block});
   schedule.merge = draw.of({Merge::automatic, Merge::mlo, Merge::lse});
   if (cuda) draw_cuda_words(draw, problem, target, schedule);
+  // Half of those that can be loaded by tensor map are.
+  Schedule mapped = schedule;
+  mapped.loads = Loads::tensor;
+  if (draw.one_in(2) && !verify(problem, mapped, target)) return mapped;
   return schedule;
 }
 

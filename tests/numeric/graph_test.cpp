@@ -245,6 +245,9 @@ INSTANTIATE_TEST_SUITE_P(
         "family=mma partition=fixed splits=8 tile=64 warps=4 reduce=cluster cluster=8 pdl=on",
         "family=mma partition=strided splits=6 tile=64 warps=4 reduce=cluster cluster=2 pdl=on",
         "partition=fixed splits=5 tile=32 reduce=kernel pdl=on",
+        "family=mma partition=flat blocks=13 tile=64 warps=4 loads=tensor reduce=last_block",
+        "family=mma partition=fixed splits=8 tile=64 warps=4 loads=tensor reduce=cluster "
+        "cluster=4 pdl=on",
         "family=mma partition=flat blocks=13 tile=64 warps=4 reduce=last_block pdl=on"));
 
 }  // namespace

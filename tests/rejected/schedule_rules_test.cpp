@@ -28,6 +28,7 @@ struct Case {
 const std::string kPlain = "q=bf16 heads=32/8 dim=128";
 const std::string kWide = "q=bf16 heads=64/8 dim=256";
 const std::string kMma = "family=mma unroll=1 stages=3 ";
+const std::string kMmaTensor = kMma + "loads=tensor";
 const std::string kGpu = "cuda:sm_90a";
 const std::string kCpu = "cpu:x86-64-v3";
 
@@ -113,6 +114,24 @@ std::vector<Case> cases_of_launches() {
        "splits=8"},
       {"splits_are_whole_clusters", kPlain, "splits=1024 cluster=3", kGpu, "splits", "1024",
        "splits=1023"},
+      {"tensor_loads_bring_whole_steps", kPlain, "family=simt stages=1 loads=tensor", kGpu, "loads",
+       "tensor", "loads=copy"},
+      {"tensor_loads_bring_whole_steps", kPlain, kMmaTensor, "cuda:sm_89", "loads", "tensor",
+       "loads=copy"},
+      {"tensor_loads_bring_whole_steps", kPlain, "family=vector warps=1 loads=tensor", kCpu,
+       "loads", "tensor", "loads=copy"},
+      {"tensor_loads_bring_whole_steps", kPlain + " kv_layout=paged:24:nhd", kMmaTensor, kGpu,
+       "loads", "tensor", "loads=copy"},
+      {"tensor_loads_bring_whole_steps", "q=bf16 heads=32/8 dim=80/64", kMmaTensor, kGpu, "loads",
+       "tensor", "loads=copy"},
+      {"tensor_loads_bring_whole_steps", "q=bf16 heads=32/8 dim=64/80", kMmaTensor, kGpu, "loads",
+       "tensor", "loads=copy"},
+      {"tensor_loads_bring_whole_steps", "q=bf16 kv=e4m3 heads=32/8 dim=96", kMmaTensor, kGpu,
+       "loads", "tensor", "loads=copy"},
+      {"tensor_loads_bring_whole_steps", "q=bf16 kv=int8 heads=32/8 dim=128 kv_scale=token",
+       kMmaTensor, kGpu, "loads", "tensor", "loads=copy"},
+      {"tensor_loads_bring_whole_steps", kPlain + " align=8", kMmaTensor, kGpu, "loads", "tensor",
+       "loads=copy"},
       {"partials_are_as_exact_as_the_output", "q=fp16 heads=32/8 dim=128", "splits=8 partials=bf16",
        kGpu, "partials", "bf16", "partials=fp32"},
       {"partials_are_as_exact_as_the_output", kPlain + " out=fp32", "splits=8 partials=bf16", kGpu,

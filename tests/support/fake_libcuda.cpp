@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kDevices = 8;
 // sizeof of LaunchArgs and MergeArgs.
-constexpr int kLaunchArgsBytes = 584;
+constexpr int kLaunchArgsBytes = 896;
 constexpr int kMergeArgsBytes = 128;
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201;
 

@@ -193,6 +193,7 @@ inline Schedule any_schedule(Engine& engine) {
   schedule.warps = between(engine, 1, 17);
   schedule.unroll = between(engine, 1, 9);
   schedule.stages = between(engine, 0, 9);
+  schedule.loads = one_of<Loads>(engine, {Loads::copy, Loads::tensor});
   schedule.partition =
       one_of<Partition>(engine, {Partition::fixed, Partition::flat, Partition::strided});
   schedule.splits = between(engine, 0, 70);

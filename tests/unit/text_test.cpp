@@ -90,6 +90,10 @@ TEST(Text, EveryWordHasItsPlace) {
   const std::string mma =
       "schedule family=mma tile=64 rows=4 unroll=1 stages=3 partition=fixed splits=1";
   EXPECT_EQ(print(parse_schedule(mma).value()), mma);
+  const std::string tensor =
+      "schedule family=mma tile=64 rows=4 unroll=1 stages=3 loads=tensor partition=fixed splits=1";
+  EXPECT_EQ(print(parse_schedule(tensor).value()), tensor);
+  EXPECT_EQ(parse_schedule(mma + " loads=copy").value(), parse_schedule(mma).value());
   const std::string cluster =
       "schedule family=simt tile=32 rows=2 warps=8 unroll=2 partition=strided splits=8 "
       "reduce=cluster cluster=4 partials=bf16 merge=lse pdl=on";

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "compiler/target.hpp"
+#include "compiler/workload.hpp"
+#include "tools/splitkv/bench_compare.hpp"
 #include "tools/splitkv/bench_report.hpp"
 
 namespace splitkv::tool {
@@ -20,15 +22,19 @@ struct BenchOptions {
   TableChoice table;
   std::string only;  // rows whose names hold it
   bool sweep = false;
-  int limit = 200;    // schedules of a sweep, a row
-  bool best = false;  // of schedules without a name only the fastest is reported
+  int limit = 200;                // schedules of a sweep, a row
+  bool best = false;              // of schedules without a name only the fastest is reported
+  std::string compare;            // groupings of words; empty: none
+  std::vector<std::string> from;  // saved reports that are told again; nothing is measured then
   bool peers = false;
   std::string peers_script;
+  std::vector<std::string> only_peers;  // empty: all
   int repeat = 9;
   std::string format;  // empty: text, or for a sweep lines of JSON
   std::string out;
   std::string note;
-  bool dtype_given = false, table_given = false, limit_given = false;
+  bool dtype_given = false, table_given = false, limit_given = false, count_given = false;
+  bool measuring_given = false;  // any option that says what is measured, or how
 };
 
 // Words of a schedule and what to call it.
@@ -57,6 +63,25 @@ Result<std::vector<Variant>> chosen_variants(const BenchOptions& options);
 std::vector<Variant> sweep_variants(const Problem& problem, const Target& target, int limit,
                                     uint64_t seed);
 
+// A row that schedules are chosen for.
+struct VariantSpace {
+  Problem problem;
+  Workload workload;
+  std::vector<int32_t> kv_len;
+  Target target;
+  std::vector<Grouping> groupings;  // that are compared
+};
+
+// The wanted ones, with splits=best and blocks=best filled in by the cost model (best:2: the
+// second best), each schedule of those once; and, of merge, partials and pdl where they are
+// compared, the other value for each whose words leave it open. invalid_argument for best on a CPU
+// or ill-formed; what a rule refuses stays in the list.
+Result<std::vector<Variant>> expanded(const std::vector<Variant>& wanted,
+                                      const VariantSpace& space);
+
+// The groupings of --compare; none without it.
+Result<std::vector<Grouping>> chosen_groupings(const BenchOptions& options);
+
 // Runs the helper script on all rows and adds to each what it measured, or why not. An error where
 // the script itself cannot run.
 struct PeerRun {
@@ -64,6 +89,7 @@ struct PeerRun {
   int ordinal = 0;
   int64_t l2_bytes = 0;
   int repeat = 9;
+  std::vector<std::string> only;  // peers by name; empty: all
 };
 std::string peer_request(const PeerRun& run, const std::vector<RowReport>& reports);
 Outcome take_peer_line(const std::string& line, std::vector<RowReport>& reports);

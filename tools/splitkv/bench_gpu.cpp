@@ -17,19 +17,6 @@ using cuda::CUresult;
 using cuda::Driver;
 using cuda::kSuccess;
 
-// The first word with two dots in what the kernel module says of itself.
-std::string kernel_driver_version() {
-  std::ifstream file("/proc/driver/nvidia/version");
-  std::string line;
-  std::getline(file, line);
-  std::istringstream words(line);
-  for (std::string word; words >> word;) {
-    const bool numeric = word.find_first_not_of("0123456789.") == std::string::npos;
-    if (numeric && word.find('.') != std::string::npos) return word;
-  }
-  return "";
-}
-
 // A captured graph and what replays it.
 class Graph {
  public:
@@ -49,6 +36,18 @@ class Graph {
 };
 
 }  // namespace
+
+std::string kernel_driver_version() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  std::string line;
+  std::getline(file, line);
+  std::istringstream words(line);
+  for (std::string word; words >> word;) {
+    const bool numeric = word.find_first_not_of("0123456789.") == std::string::npos;
+    if (numeric && word.find('.') != std::string::npos) return word;
+  }
+  return "";
+}
 
 Result<cuda::CUfunction> GpuModule::function(const char* entry, int64_t dynamic_smem_bytes) const {
   cuda::CUfunction handle = nullptr;

@@ -10,6 +10,7 @@
 #include "tools/splitkv/bench.hpp"
 #include "tools/splitkv/bench_sets.hpp"
 #include "tools/splitkv/bench_sources.hpp"
+#include "tools/splitkv/bench_timer.hpp"
 #include "tools/splitkv/choices.hpp"
 #include "tools/splitkv/guarded.hpp"
 #include "tools/splitkv/inputs.hpp"
@@ -95,15 +96,12 @@ class Bench {
   explicit Bench(const BenchOptions& options) : options_(options) {}
   Result<std::vector<Variant>> variants(const RowPlan& plan) const;
   Outcome measure_floor(const BenchSets& sets, const TimingPlan& timing, RowReport& report) const;
-  Result<OurTime> time(const Kernel& kernel, const BenchSets& sets, const TimingPlan& timing);
-  Outcome reserve(Buffer& buffer, size_t bytes);
-  Result<std::vector<splitkv_args>> arguments(const Kernel& kernel, const BenchSets& sets);
 
   const BenchOptions& options_;
   std::unique_ptr<Gpu> gpu_;
   std::optional<FloorReader> reader_;
+  std::optional<KernelTimer> timer_;
   std::optional<Runtime> runtime_;
-  Buffer scratch_, state_;  // of all schedules in turn
 };
 
 Result<std::unique_ptr<Bench>> Bench::open(const BenchOptions& options, int ordinal) {
@@ -114,6 +112,7 @@ Result<std::unique_ptr<Bench>> Bench::open(const BenchOptions& options, int ordi
   Result<FloorReader> reader = FloorReader::make(*bench->gpu_);
   if (!reader) return reader.error();
   bench->reader_.emplace(std::move(*reader));
+  bench->timer_.emplace(*bench->gpu_);
   Result<Runtime> runtime = guarded([] { return Runtime(); });
   if (!runtime) return runtime.error();
   bench->runtime_.emplace(std::move(*runtime));
@@ -142,7 +141,12 @@ Result<RowPlan> Bench::plan(const BenchRow& row) const {
   }
   plan.workload = {int64_t(row.kv_len.size()),
                    *std::max_element(row.kv_len.begin(), row.kv_len.end()), mean_of(row.kv_len)};
-  const Result<std::vector<Variant>> wanted = variants(plan);
+  const Result<std::vector<Variant>> given = variants(plan);
+  if (!given) return given.error();
+  const Result<std::vector<Grouping>> groupings = chosen_groupings(options_);
+  if (!groupings) return groupings.error();
+  const auto wanted =
+      expanded(*given, {plan.problem, plan.workload, row.kv_len, target, *groupings});
   if (!wanted) return wanted.error();
   std::string refusal;
   for (const Variant& variant : *wanted) {
@@ -178,20 +182,14 @@ Outcome Bench::measure_floor(const BenchSets& sets, const TimingPlan& timing,
 Result<RowReport> Bench::measure(const RowPlan& plan, KernelQueue& queue) {
   RowReport report = plan.report;
   const std::vector<int32_t>& lengths = report.row.kv_len;
-  const Result<int64_t> free = gpu_->free_bytes();
-  if (!free) return free.error();
-  RotationFacts rotating;
-  rotating.kv_bytes = report.kv_bytes;
-  rotating.set_bytes = set_bytes(plan.problem, lengths);
-  rotating.l2_bytes = facts().target.l2_bytes;
-  rotating.memory_bytes = *free / 100 * 85;
-  rotating.bytes_per_us = std::max(1000.0, facts().target.read_gb_per_s) * 1e3;
-  const Rotation rotation = rotation_of(rotating);
+  const Result<Rotation> rotates = rotation_on(*gpu_, plan.problem, lengths);
+  if (!rotates) return rotates.error();
+  const Rotation& rotation = *rotates;
   report.sets = rotation.sets;
   report.launches = rotation.launches;
   report.cold = rotation.cold;
-  const auto sets = BenchSets::place(*gpu_, *reader_,
-                                     {plan.problem, lengths, rotation.sets, options_.table.seed});
+  const auto sets = BenchSets::place(
+      *gpu_, *reader_, {plan.problem, lengths, rotation.sets, options_.table.seed, true});
   if (!sets && sets.error().status == Status::out_of_memory) {
     for (const Variant& variant : plan.variants) {
       (void)queue.next();
@@ -205,7 +203,7 @@ Result<RowReport> Bench::measure(const RowPlan& plan, KernelQueue& queue) {
   for (const Variant& variant : plan.variants) {
     const Result<Kernel> kernel = queue.next();
     Result<OurTime> time =
-        kernel.ok() ? this->time(*kernel, **sets, timing) : Result<OurTime>(kernel.error());
+        kernel.ok() ? timer_->time(*kernel, **sets, timing) : Result<OurTime>(kernel.error());
     OurTime ours = time.ok() ? std::move(*time) : failed(variant.label, time.error().message);
     ours.label = variant.label;
     ours.named = variant.label != variant.words;
@@ -218,71 +216,6 @@ Result<RowReport> Bench::measure(const RowPlan& plan, KernelQueue& queue) {
     }
   }
   return report;
-}
-
-Outcome Bench::reserve(Buffer& buffer, size_t bytes) {
-  if (buffer.bytes() >= bytes) return Unit{};
-  buffer = Buffer();
-  Result<Buffer> allocated = gpu_->memory().allocate(bytes);
-  if (!allocated) return allocated.error();
-  buffer = std::move(*allocated);
-  return gpu_->synchronize();
-}
-
-Result<std::vector<splitkv_args>> Bench::arguments(const Kernel& kernel, const BenchSets& sets) {
-  std::vector<splitkv_args> list;
-  for (int64_t set = 0; set < sets.sets(); ++set) list.push_back(sets.args(set));
-  const auto sizes = guarded([&] { return kernel.sizes(list.front().batch); });
-  if (!sizes) return sizes.error();
-  if (const Outcome o = reserve(scratch_, sizes->scratch_bytes); !o) return o.error();
-  if (const Outcome o = reserve(state_, sizes->state_bytes); !o) return o.error();
-  for (splitkv_args& args : list) {
-    args.scratch = sizes->scratch_bytes > 0 ? scratch_.data() : nullptr;
-    args.scratch_bytes = sizes->scratch_bytes;
-    args.state = sizes->state_bytes > 0 ? state_.data() : nullptr;
-    args.state_bytes = sizes->state_bytes;
-  }
-  return list;
-}
-
-Result<OurTime> Bench::time(const Kernel& kernel, const BenchSets& sets, const TimingPlan& timing) {
-  const Result<std::vector<splitkv_args>> args = arguments(kernel, sets);
-  if (!args) return args.error();
-  const auto bindings = guarded([&] {
-    std::vector<Binding> list;
-    for (int64_t set = 0; set < sets.sets(); ++set) list.push_back(kernel.bind(sets.tensors(set)));
-    const splitkv_args& first = args->front();
-    if (first.state_bytes > 0) kernel.state_init(first.state, first.state_bytes, gpu_->stream());
-    return list;
-  });
-  if (!bindings) return bindings.error();
-  if (const Outcome o = sets.poison_outs(); !o) return o.error();
-  const Result<Timing> timed = gpu_->time(timing, [&](int64_t i) -> Outcome {
-    const size_t set = size_t(i % sets.sets());
-    return guarded([&] {
-      kernel.run((*bindings)[set], (*args)[set], gpu_->stream());
-      return Unit{};
-    });
-  });
-  if (!timed) return timed.error();
-  const Result<double> error = sets.worst_error();
-  if (!error) return error.error();
-  const auto info = guarded([&] {
-    kernel.poll_fault();
-    return kernel.info();
-  });
-  if (!info) return info.error();
-  OurTime ours;
-  ours.schedule = info->schedule;
-  ours.us = timed->median_us;
-  ours.least_us = timed->least_us;
-  ours.greatest_us = timed->greatest_us;
-  ours.error = *error;
-  ours.registers_split = info->registers_split;
-  ours.registers_reduce = info->registers_reduce;
-  ours.local_bytes = info->local_bytes_split + info->local_bytes_reduce;
-  ours.smem_bytes = info->smem_bytes;
-  return ours;
 }
 
 }  // namespace

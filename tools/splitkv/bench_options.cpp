@@ -17,6 +17,51 @@ Error bad(const std::string& option, const std::string& value, const std::string
   return invalid_argument(fmt::format("{}={}: {}", option, value, would_fit));
 }
 
+Outcome check_from(const BenchOptions& options) {
+  if (options.from.empty()) return Unit{};
+  if (!options.problem.empty() || options.measuring_given) {
+    return bad("--from", options.from.front(),
+               "reports what was measured before; only --best, --compare, --row, --format, --note "
+               "and --out go with it");
+  }
+  return Unit{};
+}
+
+Outcome check_peers(const BenchOptions& options) {
+  if (options.sweep && options.peers) {
+    return invalid_argument("--sweep compares schedules; --peers goes without it");
+  }
+  if (!options.peers_script.empty() && !options.peers) {
+    return bad("--peers-script", options.peers_script, "goes with --peers");
+  }
+  constexpr const char* peers[] = {"cudnn", "flash2", "flex", "flashinfer"};
+  for (const std::string& name : options.only_peers) {
+    if (!options.peers) return bad("--only-peers", name, "goes with --peers");
+    if (std::find(std::begin(peers), std::end(peers), name) == std::end(peers)) {
+      return bad("--only-peers", name, "cudnn, flash2, flex or flashinfer would work");
+    }
+  }
+  return Unit{};
+}
+
+Outcome check_random(const BenchOptions& options) {
+  const bool is_random = options.table.table == "random";
+  const int count = options.table.count;
+  if (options.count_given && !is_random) {
+    return bad("--count", fmt::format("{}", count), "goes with --table=random");
+  }
+  if (count < 1 || count > 10000) {
+    return bad("--count", fmt::format("{}", count), "1 to 10000 would work");
+  }
+  if (is_random && options.dtype_given) {
+    return bad("--dtype", options.table.dtype, "--table=random draws types itself");
+  }
+  if (is_random && options.table.paged) {
+    return invalid_argument("--paged does not go with --table=random, which draws layouts itself");
+  }
+  return Unit{};
+}
+
 Outcome check_shape(const BenchOptions& options) {
   if (options.problem.empty()) {
     if (options.batch != 0) {
@@ -61,9 +106,8 @@ Outcome check_options(const BenchOptions& options) {
   if (options.limit < 1) {
     return bad("--limit", fmt::format("{}", options.limit), "1 or more would work");
   }
-  if (options.best && options.sweep) {
-    return bad("--best", "given",
-               "does not go with --sweep, which lists all; --schedules-file would");
+  if (options.best && options.sweep && options.compare.empty()) {
+    return bad("--best", "given", "goes with --sweep only beside --compare: a sweep lists all");
   }
   if (options.limit_given && !options.sweep) {
     return bad("--limit", fmt::format("{}", options.limit), "goes with --sweep");
@@ -72,24 +116,28 @@ Outcome check_options(const BenchOptions& options) {
   if (!format.empty() && format != "text" && format != "json" && format != "markdown") {
     return bad("--format", format, "text, json or markdown would work");
   }
-  if (options.sweep && !format.empty() && format != "json") {
-    return bad("--format", format, "--sweep writes a line of JSON a schedule; json would work");
+  if (options.sweep && options.compare.empty() && !format.empty() && format != "json") {
+    return bad("--format", format,
+               "--sweep writes a line of JSON a schedule; json would work, or --compare beside it");
   }
   const bool schedules = !options.schedules.empty() || !options.schedules_file.empty();
   if (options.sweep && schedules) {
     return invalid_argument(
         "--sweep draws schedules itself; it goes without --schedule and --schedules-file");
   }
-  if (options.sweep && options.peers) {
-    return invalid_argument("--sweep compares schedules; --peers goes without it");
-  }
-  if (!options.peers_script.empty() && !options.peers) {
-    return bad("--peers-script", options.peers_script, "goes with --peers");
-  }
   if (options.batch < 0 || options.batch > std::numeric_limits<int32_t>::max()) {
     return bad("--batch", fmt::format("{}", options.batch), "1 or more would work");
   }
+  for (const auto& check : {check_peers, check_random, check_from}) {
+    if (const Outcome fit = check(options); !fit) return fit;
+  }
+  if (const auto groupings = chosen_groupings(options); !groupings) return groupings.error();
   return check_shape(options);
+}
+
+Result<std::vector<Grouping>> chosen_groupings(const BenchOptions& options) {
+  if (options.compare.empty()) return std::vector<Grouping>{};
+  return parse_groupings(options.compare);
 }
 
 Result<std::vector<BenchRow>> chosen_rows(const BenchOptions& options) {

@@ -118,6 +118,7 @@ std::string peer_request(const PeerRun& run, const std::vector<RowReport>& repor
                                {"scale", scale_of(p)},
                                {"kv_bytes", report.kv_bytes}});
   }
+  if (!run.only.empty()) request["peers"] = run.only;
   return request.dump() + "\n";
 }
 

@@ -17,16 +17,10 @@ double gb_per_s(const RowReport& report, double us) {
   return us > 0 ? double(report.kv_bytes) / us * 1e-3 : 0;
 }
 
-double ratio_of(const RowReport& report, const OurTime& ours) {
-  if (ours.beside_ratio > 0) return ours.beside_ratio;
-  const double bound = bound_us(report);
-  return bound > 0 ? ours.us / bound : 0;
-}
-
 json finite(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
 json json_of(const OurTime& ours, const RowReport& report) {
-  json j = {{"label", ours.label}, {"schedule", ours.schedule}};
+  json j = {{"label", ours.label}, {"named", ours.named}, {"schedule", ours.schedule}};
   if (!ours.failure.empty()) {
     j["failure"] = ours.failure;
     return j;
@@ -66,8 +60,10 @@ json json_of(const RowReport& report) {
             {"floor_us", report.floor_us},
             {"floor_method", report.floor_method},
             {"bound_us", bound_us(report)},
-            {"refused", report.refused}};
+            {"refused", report.refused},
+            {"drawn", report.row.drawn}};
   if (report.row.floor_us > 0) j["handed_floor_us"] = report.row.floor_us;
+  if (report.row.matrix_flops > 0) j["matrix_flops"] = report.row.matrix_flops;
   if (report.row.goal_ratio > 0) j["goal_ratio"] = report.row.goal_ratio;
   if (!report.broken.empty()) j["broken"] = report.broken;
   j["ours"] = json::array();
@@ -75,6 +71,21 @@ json json_of(const RowReport& report) {
   j["peers"] = json::array();
   for (const PeerTime& peer : report.peers) j["peers"].push_back(json_of(peer));
   return j;
+}
+
+json json_of(const Comparison& comparison) {
+  json rows = json::array();
+  for (const ComparedRow& row : comparison.rows) {
+    json relative = json::object();
+    for (size_t i = 0; i < row.relative.size(); ++i) {
+      if (row.relative[i] > 0) relative[comparison.columns[i]] = row.relative[i];
+    }
+    rows.push_back({{"row", row.row},
+                    {"schedules", row.schedules},
+                    {"best_ratio", row.best_ratio},
+                    {"relative", relative}});
+  }
+  return {{"words", comparison.words}, {"rows", rows}};
 }
 
 std::string megabytes(const RowReport& report) {
@@ -133,8 +144,19 @@ std::string markdown_row(const RowReport& report, const OurTime& ours,
   return line + "\n";
 }
 
+// What names of drawn rows do not tell.
+std::string markdown_rows(const std::vector<RowReport>& reports) {
+  std::string text;
+  for (const RowReport& report : reports) {
+    if (!report.row.drawn) continue;
+    text += fmt::format("- {}: `{}`, batch {}, lengths {}\n", report.row.name, report.row.problem,
+                        report.row.kv_len.size(), describe_lengths(report.row.kv_len));
+  }
+  return text.empty() ? "" : "\nRows:\n\n" + text;
+}
+
 std::string markdown_notes(const std::vector<RowReport>& reports) {
-  std::string text = "\nSchedules:\n\n";
+  std::string text = markdown_rows(reports) + "\nSchedules:\n\n";
   for (const RowReport& report : reports) {
     for (const OurTime& ours : report.ours) {
       const std::string resources = resources_of(ours);
@@ -166,6 +188,12 @@ std::string markdown_notes(const std::vector<RowReport>& reports) {
 
 double bound_us(const RowReport& report) {
   return std::max(report.floor_us, report.row.matrix_flops / kHandedMatrixFlops * 1e6);
+}
+
+double ratio_of(const RowReport& report, const OurTime& ours) {
+  if (ours.beside_ratio > 0) return ours.beside_ratio;
+  const double bound = bound_us(report);
+  return bound > 0 ? ours.us / bound : 0;
 }
 
 void add_handed_peers(RowReport& report) {
@@ -221,6 +249,9 @@ std::string text_of(const RowReport& report) {
       report.sets == 1 ? "copy" : "copies",
       report.launches > 1 ? fmt::format(", {} launches a graph", report.launches) : "", "floor",
       report.floor_us, gb_per_s(report, report.floor_us), report.floor_method);
+  if (report.row.drawn) {
+    text += fmt::format("  {}, batch {}\n", report.row.problem, report.row.kv_len.size());
+  }
   if (bound_us(report) > report.floor_us) {
     text += fmt::format("  {:<24} {:9.2f} us\n", "bound of operations", bound_us(report));
   }
@@ -269,11 +300,13 @@ std::string markdown_of(const BenchHeader& header, const std::vector<RowReport>&
   return text + markdown_notes(reports);
 }
 
-std::string json_of(const BenchHeader& header, const std::vector<RowReport>& reports) {
+std::string json_of(const BenchHeader& header, const std::vector<RowReport>& reports,
+                    const std::vector<Comparison>& comparisons) {
   json j = {{"card", header.card},   {"driver", header.driver}, {"cuda", header.cuda},
             {"nvrtc", header.nvrtc}, {"date", header.date},     {"version", header.version},
             {"note", header.note},   {"rows", json::array()}};
   for (const RowReport& report : reports) j["rows"].push_back(json_of(report));
+  for (const Comparison& comparison : comparisons) j["comparisons"].push_back(json_of(comparison));
   return j.dump(1) + "\n";
 }
 

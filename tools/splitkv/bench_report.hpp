@@ -37,6 +37,24 @@ struct PeerTime {
   bool operator==(const PeerTime&) const = default;
 };
 
+// The best of a row with each value of a word, or of several.
+struct ComparedRow {
+  std::string row;
+  int64_t schedules = 0;         // that count
+  double best_ratio = 0;         // of them, to the floor
+  std::vector<double> relative;  // of each column to that; 0: none was run
+
+  bool operator==(const ComparedRow&) const = default;
+};
+
+struct Comparison {
+  std::vector<std::string> words;
+  std::vector<std::string> columns;  // values: "lse"; of several words "flat, last_block"
+  std::vector<ComparedRow> rows;
+
+  bool operator==(const Comparison&) const = default;
+};
+
 struct RowReport;
 
 // Leaves, of the schedules without a name, the fastest whose result is right, as "best of N"; a
@@ -68,6 +86,9 @@ struct BenchHeader {
 // kHandedMatrixFlops where that is longer.
 double bound_us(const RowReport& report);
 
+// A time as a multiple of that, or of reads just before and after it.
+double ratio_of(const RowReport& report, const OurTime& ours);
+
 // The handed peers that were not measured: name, time, and ratio to the handed bound, or, where no
 // floor was handed, to this run's.
 void add_handed_peers(RowReport& report);
@@ -82,7 +103,8 @@ std::string header_text(const BenchHeader& header);
 std::string text_of(const RowReport& report);  // several lines
 
 std::string markdown_of(const BenchHeader& header, const std::vector<RowReport>& reports);
-std::string json_of(const BenchHeader& header, const std::vector<RowReport>& reports);
+std::string json_of(const BenchHeader& header, const std::vector<RowReport>& reports,
+                    const std::vector<Comparison>& comparisons = {});
 // One line of JSON a schedule, for sweeps.
 std::string json_line_of(const RowReport& report, const OurTime& time);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "tools/splitkv/bench_random.hpp"
 #include "tools/splitkv/key_range.hpp"
 
 namespace splitkv::tool {
@@ -244,6 +245,7 @@ Result<std::vector<BenchRow>> table_rows(const TableChoice& choice) {
   if (choice.dtype != "bf16" && choice.dtype != "fp16") {
     return invalid_argument(fmt::format("--dtype={}: bf16 or fp16 would work", choice.dtype));
   }
+  if (choice.table == "random") return random_rows(choice.seed, choice.count);
   using Add = void (*)(const TableChoice&, std::vector<BenchRow>&);
   const std::pair<const char*, Add> tables[] = {
       {"uniform", add_uniform}, {"ragged", add_ragged}, {"models", add_models}, {"mla", add_mla}};
@@ -257,7 +259,7 @@ Result<std::vector<BenchRow>> table_rows(const TableChoice& choice) {
   }
   if (rows.empty()) {
     return invalid_argument(fmt::format(
-        "--table={}: uniform, ragged, models, mla, all or cpu would work", choice.table));
+        "--table={}: uniform, ragged, models, mla, all, random or cpu would work", choice.table));
   }
   return rows;
 }

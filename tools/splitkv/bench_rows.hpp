@@ -29,6 +29,7 @@ struct BenchRow {
   double matrix_flops = 0;      // operations that bound the row too, where they count (MLA); else 0
   std::vector<HandedPeer> peers;
   double goal_ratio = 0;  // to the floor; 0: none
+  bool drawn = false;     // at random: only problem and lengths tell what it is
 
   bool operator==(const BenchRow&) const = default;
 };
@@ -40,13 +41,15 @@ inline constexpr const char* kHandedCard = "H200";
 inline constexpr double kHandedMatrixFlops = 790e12;
 
 struct TableChoice {
-  std::string table = "all";   // uniform, ragged, models, mla, all of these, or cpu
+  std::string table = "all";   // uniform, ragged, models, mla, all of these, random or cpu
   std::string dtype = "bf16";  // bf16 or fp16
   bool paged = false;          // the rows of contiguous caches with kv_layout=paged:16:nhd instead
-  uint64_t seed = 0;           // of the lengths that are drawn
+  uint64_t seed = 0;           // of what is drawn
+  int count = 20;              // rows of the table random
 };
 
-// invalid_argument where the table or the type is none of those.
+// invalid_argument where the table or the type is none of those. Random rows have types and layouts
+// of their own.
 Result<std::vector<BenchRow>> table_rows(const TableChoice& choice);
 
 // Bytes of K and V that the rows' queries can see, each once.

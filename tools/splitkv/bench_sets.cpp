@@ -50,6 +50,7 @@ KvShape kv_shape(const Problem& problem, const std::vector<int32_t>& kv_len) {
     for (const int32_t length : kv_len) shape.blocks += slots_of(problem, length);
     shape.blocks = std::max<int64_t>(1, shape.blocks);
   }
+  shape.block_tokens = tokens;
   shape.k = dense_strides(problem, tokens, problem.dim_qk);
   shape.k_bytes = shape.blocks * shape.k.block * size_bytes(problem.k_dtype);
   if (!problem.v_in_k) {
@@ -81,12 +82,17 @@ BenchSets::BenchSets(Gpu& gpu, const FloorReader& reader, const SetsPlan& plan)
 Result<std::unique_ptr<BenchSets>> BenchSets::place(Gpu& gpu, const FloorReader& reader,
                                                     const SetsPlan& plan) {
   std::unique_ptr<BenchSets> sets(new BenchSets(gpu, reader, plan));
-  Result<GpuModule> module = gpu.load(attend_source(plan.problem));
-  if (!module) return module.error();
-  sets->module_ = std::move(*module);
   if (const Outcome o = sets->allocate(); !o) return o.error();
   if (const Outcome o = sets->fill_small(); !o) return o.error();
   if (const Outcome o = sets->fill_kv(); !o) return o.error();
+  if (!plan.expect) return sets;
+  if (plan.attend != nullptr) {
+    sets->module_ = *plan.attend;
+  } else {
+    Result<GpuModule> module = gpu.load(attend_source(plan.problem));
+    if (!module) return module.error();
+    sets->module_ = std::move(*module);
+  }
   if (const Outcome o = sets->expect(); !o) return o.error();
   return sets;
 }
@@ -96,23 +102,28 @@ Outcome BenchSets::allocate() {
   const int64_t n = plan_.sets, batch = int64_t(plan_.kv_len.size());
   const int64_t table = batch * shape_.table_slots * int64_t(sizeof(int32_t));
   const auto scales = [&](KvScale scale) {
-    return scale == KvScale::none ? 0 : p.kv_heads * int64_t(sizeof(float));
+    const int64_t each = scale == KvScale::token ? shape_.blocks * shape_.block_tokens : 1;
+    return scale == KvScale::none ? 0 : each * p.kv_heads * int64_t(sizeof(float));
   };
-  const std::pair<Buffer*, int64_t> wanted[] = {{&kv_, n * shape_.copy_bytes},
-                                                {&q_, n * q_bytes_},
-                                                {&out_, n * out_bytes_},
-                                                {&expected_, n * expected_bytes_},
-                                                {&kv_len_, batch * int64_t(sizeof(int32_t))},
-                                                {&tables_, n * table},
-                                                {&k_scale_, scales(p.k_scale)},
-                                                {&v_scale_, scales(p.v_scale)},
-                                                {&compared_, int64_t(sizeof(Compared))}};
+  const std::pair<Buffer*, int64_t> wanted[] = {
+      {&kv_, n * shape_.copy_bytes},
+      {&q_, n * q_bytes_},
+      {&out_, n * out_bytes_},
+      {&expected_, plan_.expect ? n * expected_bytes_ : 0},
+      {&kv_len_, batch * int64_t(sizeof(int32_t))},
+      {&tables_, n * table},
+      {&k_scale_, scales(p.k_scale)},
+      {&v_scale_, scales(p.v_scale)},
+      {&compared_, int64_t(sizeof(Compared))}};
   for (const auto& [buffer, bytes] : wanted) {
     if (bytes == 0) continue;
     Result<Buffer> allocated = gpu_.memory().allocate(size_t(bytes));
     if (!allocated) return allocated.error();
     *buffer = std::move(*allocated);
   }
+  Result<BenchExtras> extras = BenchExtras::place(gpu_.memory(), p, plan_.kv_len);
+  if (!extras) return extras.error();
+  extras_ = std::move(*extras);
   return gpu_.synchronize();
 }
 
@@ -226,7 +237,16 @@ splitkv_tensors BenchSets::tensors(int64_t set) const {
   t.k_stride_head = shape_.k.head;
   t.k_stride_token = shape_.k.token;
   t.k_scale = static_cast<const float*>(k_scale_.data());
+  const auto by_token = [&](KvScale scale, int64_t& block, int64_t& head, int64_t& token) {
+    if (scale != KvScale::token) return;
+    block = shape_.block_tokens * plan_.problem.kv_heads, head = 1, token = plan_.problem.kv_heads;
+  };
+  by_token(plan_.problem.k_scale, t.k_scale_stride_block, t.k_scale_stride_head,
+           t.k_scale_stride_token);
+  extras_.add_to(t);
   if (plan_.problem.v_in_k) return t;
+  by_token(plan_.problem.v_scale, t.v_scale_stride_block, t.v_scale_stride_head,
+           t.v_scale_stride_token);
   t.v = copy(set) + filled_up(shape_.k_bytes);
   t.v_stride_block = shape_.v.block;
   t.v_stride_head = shape_.v.head;
@@ -242,11 +262,15 @@ splitkv_args BenchSets::args(int64_t set) const {
   a.out = static_cast<char*>(out_.data()) + set * out_bytes_;
   a.kv_len = kv_len_.data();
   a.kv_capacity = shape_.capacity;
+  extras_.add_to(a);
   if (!is_paged(plan_.problem)) return a;
   const int64_t entries = a.batch * shape_.table_slots;
   a.page_table = static_cast<const int32_t*>(tables_.data()) + set * entries;
   a.page_table_stride = shape_.table_slots;
   a.page_count = shape_.blocks;
+  if (!plan_.problem.separate_tables) return a;
+  a.v_page_table = a.page_table;
+  a.v_page_table_stride = a.page_table_stride;
   return a;
 }
 

@@ -8,6 +8,7 @@
 #include "compiler/problem.hpp"
 #include "runtime/splitkv.hpp"
 #include "tools/splitkv/bench_arithmetic.hpp"
+#include "tools/splitkv/bench_extras.hpp"
 #include "tools/splitkv/bench_floor.hpp"
 #include "tools/splitkv/bench_gpu.hpp"
 #include "tools/splitkv/kv_image.hpp"
@@ -19,6 +20,7 @@ struct KvShape {
   int64_t blocks = 0;                // batch rows, or pages
   int64_t capacity = 0;              // tokens of a row of a contiguous layout: the longest
   int64_t table_slots = 0;           // of a row's page list; 0: not paged
+  int64_t block_tokens = 0;          // of a block: capacity, or those of a page
   TokenStrides k, v;                 // elements
   int64_t k_bytes = 0, v_bytes = 0;  // v_bytes = 0: V lies in K
   int64_t copy_bytes = 0;            // of both, each filled up to 256 bytes
@@ -35,7 +37,9 @@ struct SetsPlan {
   Problem problem;
   std::vector<int32_t> kv_len;
   int64_t sets = 1;
-  uint64_t seed = 0;  // of values and of the page shuffle
+  uint64_t seed = 0;   // of values and of the page shuffle
+  bool expect = true;  // compute what out must be; the problem has passed check_attend then
+  const GpuModule* attend = nullptr;  // attend_source(problem), where it is loaded already
 };
 
 // Must not outlive the Gpu and the FloorReader.
@@ -49,6 +53,7 @@ class BenchSets {
   splitkv_args args(int64_t set) const;  // without scratch and state
   FloorRange floor_range(int64_t kv_bytes) const;
   int64_t sets() const { return plan_.sets; }
+  bool is_expected() const { return plan_.expect; }
 
   Outcome poison_outs() const;
   // The greatest relative L2 error of a row of out, over all copies; infinity where one holds
@@ -71,6 +76,7 @@ class BenchSets {
   KvShape shape_;
   int64_t q_bytes_ = 0, out_bytes_ = 0, expected_bytes_ = 0;  // of a copy
   GpuModule module_;
+  BenchExtras extras_;
   Buffer kv_, q_, out_, expected_, kv_len_, tables_, k_scale_, v_scale_, compared_;
 };
 

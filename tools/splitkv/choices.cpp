@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <optional>
 #include <sstream>
 
@@ -74,6 +75,14 @@ Result<Target> cuda_device_target([[maybe_unused]] const std::string& words,
 #else
   return not_built(words, "SPLITKV_CUDA");
 #endif
+}
+
+Log warnings_to_stderr() {
+  RuntimeOptions options;
+  options.log = [](void*, splitkv_log_level level, const char* line) {
+    if (level <= SPLITKV_LOG_WARNING) fmt::print(stderr, "splitkv: {}\n", line);
+  };
+  return Log(options);
 }
 
 // A level that this machine cannot run is a target still, for emit and show.
@@ -167,8 +176,9 @@ Result<Target> chosen_target(const std::string& words) {
 Result<ScheduleChoice> chosen_schedule(const Problem& problem, const Workload& workload,
                                        const Target& target, const std::string& words) {
   if (const auto refusal = verify(problem, target)) return to_error(*refusal);
+  static TunedSchedules tuned(warnings_to_stderr());
   return choose_schedule(problem, workload, target, words.empty() ? nullptr : words.c_str(),
-                         read_environment().schedule);
+                         read_environment().schedule, &tuned);
 }
 
 }  // namespace splitkv::tool

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "runtime/disk_cache.hpp"
 #include "tools/splitkv/choices.hpp"
 #include "tools/splitkv/guarded.hpp"
 #include "tools/splitkv/verb.hpp"
@@ -62,7 +63,11 @@ bool examine_cpu() {
   line("cpu", true,
        fmt::format("{}, vectors of {} bits, {} threads, features {}", target->arch,
                    target->vector_bits, target->threads, fmt::join(cpu_features(), " ")));
-  const Result<Kernel> kernel = guarded([] { return Runtime().prepare("cpu", kProbe); });
+  const Result<Kernel> kernel = guarded([] {
+    Options options;
+    options.no_disk = true;  // a kernel that was kept would show nothing
+    return Runtime(options).prepare("cpu", kProbe);
+  });
   if (!kernel) {
     line("cpu compiler", false,
          kernel.error().message +
@@ -163,10 +168,29 @@ bool examine_cuda() {
 #endif
 }
 
+void examine_cache() {
+  const CachePlace place = cache_place({}, read_environment());
+  if (!place.complaint.empty()) line("cache", false, place.complaint);
+  if (place.folder.empty()) {
+    line("cache", place.why_not.empty(),
+         place.why_not.empty() ? "SPLITKV_NO_DISK is set: kernels are not kept on disk"
+                               : place.why_not + "; kernels are not kept on disk");
+    return;
+  }
+  const auto folder = CacheFolder::open(place.folder, true);
+  if (!folder) {
+    missing("cache", "SPLITKV_CACHE_DIR with a folder of your own", folder.error().message);
+    return;
+  }
+  line("cache", true,
+       fmt::format("{} kernels in {}", (*folder)->entries().size(), (*folder)->path()));
+}
+
 int run_doctor() {
   fmt::print("{:<13} {:<8} {}\n", "splitkv", "ok", splitkv_version());
   const bool cpu = examine_cpu();
   const bool cuda = examine_cuda();
+  examine_cache();
   fmt::print("targets       {}\n", cpu && cuda ? "cpu and cuda work"
                                    : cpu       ? "cpu works, cuda does not"
                                    : cuda      ? "cuda works, cpu does not"

@@ -159,7 +159,8 @@ Execution describe(const Kernel& kernel, int64_t batch) {
   execution.problem = info.problem;
   execution.schedule = info.schedule;
   execution.why = info.why;
-  execution.from_memory = info.from_memory != 0;
+  execution.origin = info.origin;
+  execution.disk_ms = info.disk_ms;
   execution.compile_ms = info.compile_ms;
   execution.registers_split = info.registers_split;
   execution.registers_reduce = info.registers_reduce;

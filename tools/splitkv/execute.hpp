@@ -21,7 +21,8 @@ struct ExecutePlan {
 
 struct Execution {
   std::string target, problem, schedule, why;  // as the kernel tells them
-  bool from_memory = false;
+  std::string origin;                          // of the code: "memory", "disk" or "compiled"
+  double disk_ms = 0;
   double compile_ms = 0;
   int registers_split = 0, registers_reduce = 0;
   int local_bytes_split = 0, local_bytes_reduce = 0;

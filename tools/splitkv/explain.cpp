@@ -58,7 +58,7 @@ void compile([[maybe_unused]] Explanation& explanation) {
     return;
   }
   for (const PtxasEntry& entry : parse_ptxas_log(cubin->log)) {
-    const bool is_split = entry.name.find("split") != std::string::npos;
+    const bool is_split = entry.name.ends_with("_split");
     explanation.kernels.push_back(
         {entry.name, entry.registers, entry.spill_store_bytes + entry.spill_load_bytes,
          entry.stack_bytes, entry.smem_bytes + (is_split ? explanation.resources.smem_bytes : 0)});
@@ -99,6 +99,7 @@ Outcome measure([[maybe_unused]] const ExplainOptions& options,
   explanation.device = header.card;
   explanation.measured_floor_us = report.floor_us;
   explanation.floor_method = report.floor_method;
+  explanation.cold = report.cold;
   take(report.ours[0], explanation.chosen);
   for (size_t i = 0; i < explanation.others.size(); ++i)
     take(report.ours[i + 1], explanation.others[i]);

@@ -46,10 +46,14 @@ struct Explanation {
   double measured_floor_us = 0;  // 0: not measured
   std::string floor_method;
   std::string device;  // measured on; or empty
+  bool cold = true;    // no measured run found its KV in a cache
 };
 
 // "fixed, last_block", "strided, cluster of 4": partition and reduce.
 std::string kind_of(const Schedule& schedule);
+
+// How many rows have each length, the shortest first.
+std::vector<RowGroup> row_groups(const std::vector<int32_t>& kv_len);
 
 // Everything but what is measured and compiled. The problem verifies on the target.
 Result<Explanation> explain(const Problem& problem, const std::vector<int32_t>& kv_len,

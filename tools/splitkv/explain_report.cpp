@@ -70,6 +70,8 @@ std::string bytes_text(const Explanation& explanation) {
   if (explanation.measured_floor_us > 0)
     text += fmt::format("          {:.2f} us measured on {} ({})\n", explanation.measured_floor_us,
                         explanation.device, explanation.floor_method);
+  if (!explanation.cold)
+    text += "          measured on too few copies: runs may find KV in a cache\n";
   return text;
 }
 
@@ -195,6 +197,7 @@ std::string json_of(const Explanation& explanation) {
   if (explanation.measured_floor_us > 0) {
     j["measured_floor_us"] = explanation.measured_floor_us;
     j["floor_method"] = explanation.floor_method;
+    j["cold"] = explanation.cold;
     j["device"] = explanation.device;
   }
   j["chosen"] = json_of(explanation.chosen);

@@ -13,14 +13,6 @@
 namespace splitkv::tool {
 namespace {
 
-std::vector<RowGroup> groups_of(const std::vector<int32_t>& kv_len) {
-  std::map<int32_t, int64_t> counts;
-  for (const int32_t length : kv_len) ++counts[length];
-  std::vector<RowGroup> groups;
-  for (const auto& [length, count] : counts) groups.push_back({count, length});
-  return groups;
-}
-
 Workload workload_of(const std::vector<RowGroup>& rows) {
   Workload workload{0, 1};
   int64_t tokens = 0;
@@ -34,6 +26,14 @@ Workload workload_of(const std::vector<RowGroup>& rows) {
 }
 
 }  // namespace
+
+std::vector<RowGroup> row_groups(const std::vector<int32_t>& kv_len) {
+  std::map<int32_t, int64_t> counts;
+  for (const int32_t length : kv_len) ++counts[length];
+  std::vector<RowGroup> groups;
+  for (const auto& [length, count] : counts) groups.push_back({count, length});
+  return groups;
+}
 
 std::string kind_of(const Schedule& schedule) {
   std::string kind = fmt::format("{}, {}", name(schedule.partition), name(schedule.reduce));
@@ -72,7 +72,7 @@ Result<Explanation> explain(const Problem& problem, const std::vector<int32_t>& 
   Explanation explanation;
   explanation.problem = problem;
   explanation.target = target;
-  explanation.rows = groups_of(kv_len);
+  explanation.rows = row_groups(kv_len);
   const auto choice =
       chosen_schedule(problem, workload_of(explanation.rows), target, schedule_words);
   if (!choice) return choice.error();

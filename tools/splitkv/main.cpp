@@ -19,6 +19,9 @@ int main(int argc, char** argv) {
   add_doctor(app, status);
   add_bench(app, status);
   add_explain(app, status);
+  add_cache(app, status);
+  add_pack(app, status);
+  add_tune(app, status);
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) {

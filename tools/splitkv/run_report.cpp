@@ -38,6 +38,13 @@ std::string print_code(const Execution& execution) {
                             execution.local_bytes_reduce);
 }
 
+std::string print_origin(const Execution& execution) {
+  if (execution.origin == "memory") return " (found in memory)";
+  if (execution.origin == "disk")
+    return fmt::format(" (found on disk in {:.2f} ms)", execution.disk_ms);
+  return "";
+}
+
 std::string print_partials(const Problem& problem, const Execution& execution,
                            const PartialCount& partials) {
   const std::string sequences =
@@ -70,8 +77,8 @@ void print_execution(const Problem& problem, const Inputs& inputs, const Executi
   fmt::print("problem   {}\n", execution.problem);
   fmt::print("schedule  {}\n", execution.schedule);
   fmt::print("why       {}\n", execution.why);
-  fmt::print("compile   {:.1f} ms{}, {}\n", execution.compile_ms,
-             execution.from_memory ? " (found in memory)" : "", print_code(execution));
+  fmt::print("compile   {:.1f} ms{}, {}\n", execution.compile_ms, print_origin(execution),
+             print_code(execution));
   fmt::print("run       {:.4f} ms, the median of {} runs after one for warm-up, by {}\n", ms,
              execution.run_ms.size(), execution.clock);
   fmt::print("kv        {} bytes, {:.2f} GB/s (caches are warm between runs)\n", bytes,

@@ -28,5 +28,8 @@ void add_show(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
 void add_bench(CLI::App& app, int& status);
 void add_explain(CLI::App& app, int& status);
+void add_cache(CLI::App& app, int& status);
+void add_pack(CLI::App& app, int& status);
+void add_tune(CLI::App& app, int& status);
 
 }  // namespace splitkv::tool
