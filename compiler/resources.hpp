@@ -47,7 +47,7 @@ struct MmaShape {
   int64_t scale_bytes = 0;  // of a step; 0 unless the keys carry scales
   int64_t step_bytes = 0;   // one staged step of a warp
   int64_t work_bytes = 0;   // converted rows of a warp
-  int column_k = 0;         // staged rows of K are cut into columns of as many bytes
+  int column_k = 0;         // loads=tensor: bytes of the columns that rows of K are cut into
   int column_v = 0;
   int64_t barrier_bytes = 0;  // loads=tensor: a barrier of every stage of every warp
   int64_t q_bytes = 0;        // q rows of the block

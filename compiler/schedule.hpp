@@ -20,7 +20,7 @@ enum class Partition {
   strided,  // `splits` streams; stream s takes tiles s, s + splits, s + 2 splits, ...
 };
 
-// The way of K and V into shared memory, of the mma family. Both lay them out alike.
+// The way of K and V into shared memory, of the mma family.
 enum class Loads {
   copy,    // asynchronous copies of up to 16 bytes, by all lanes: any layout
   tensor,  // sm_90 and newer: one copy by tensor map a step of 16 keys; the steps at which a row

@@ -1,7 +1,7 @@
 // The mma family's way of K and V into shared memory: each warp keeps a ring of stages of its own,
-// a stage holding one step of 16 keys. Two load paths fill it, and lay rows out alike
-// (stage_rows.cuh): asynchronous copies of up to 16 bytes, for any layout, and copies by tensor map
-// (tensor_copy.cuh), which bring a step at once.
+// a stage holding one step of 16 keys. Two load paths fill it: asynchronous copies of up to 16
+// bytes, for any layout, and copies by tensor map (tensor_copy.cuh), which bring a step at once.
+// How rows lie in a stage is in stage_rows.cuh.
 #pragma once
 
 #include "convert.cuh"

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/arithmetic.hpp"
+#include "tools/splitkv/streams.hpp"
 
 namespace splitkv::tool {
 namespace {
@@ -71,11 +72,9 @@ int64_t capacity_tokens(const std::vector<int32_t>& lengths) {
 }  // namespace
 
 uint64_t Draw::next() {
-  state_ += 0x9e3779b97f4a7c15u;
-  uint64_t mixed = state_;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;
-  return mixed ^ (mixed >> 31);
+  const uint64_t number = mix(state_);
+  state_ += kMixStep;
+  return number;
 }
 
 int64_t Draw::log_uniform(int64_t least, int64_t most) {

@@ -12,7 +12,7 @@ int64_t sum_of_16_bit_lanes(uint64_t bits) {
 }  // namespace
 
 uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
+  x += kMixStep;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);

@@ -20,7 +20,9 @@ enum class Tensor : uint64_t {
 };
 
 // The finalizer of SplitMix64: a bijection whose output bits each depend on every input bit.
+// It adds kMixStep first: mix(s), mix(s + kMixStep), ... are SplitMix64's numbers from the seed s.
 uint64_t mix(uint64_t x);
+inline constexpr uint64_t kMixStep = 0x9e3779b97f4a7c15u;
 
 uint64_t stream_key(uint64_t seed, Tensor tensor, int64_t row, int64_t head);
 

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <limits>
 #include <thread>
 
 #include "compiler/text.hpp"
+#include "runtime/prepare_many.hpp"
 #include "tools/splitkv/bench_cpu_sets.hpp"
 #include "tools/splitkv/bench_rows.hpp"
 #include "tools/splitkv/execute.hpp"
@@ -27,20 +26,7 @@ constexpr uint64_t kSeed = 5;
 // Rows of the check: none, one and some keys, and more than most tiles and pieces have.
 const std::vector<int32_t> kCheckedLengths = {130, 0, 1, 700};
 // About what a compile takes at its height, with room to spare.
-constexpr int64_t kCompileBytes = int64_t(768) << 20;
-
-// Bytes that a process may still take: of the machine, and of its control group.
-int64_t free_memory_bytes() {
-  int64_t free = int64_t(1) << 40;
-  std::ifstream machine("/proc/meminfo");
-  for (std::string line; std::getline(machine, line);) {
-    if (line.starts_with("MemAvailable:")) free = std::atoll(line.c_str() + 13) << 10;
-  }
-  int64_t most = 0, used = 0;
-  std::ifstream limit("/sys/fs/cgroup/memory.max"), current("/sys/fs/cgroup/memory.current");
-  if (limit >> most && current >> used) free = std::min(free, most - used);
-  return free;
-}
+constexpr uint64_t kCompileBytes = uint64_t(768) << 20;
 
 class CpuTuningBench final : public CheckedBench {
  public:
@@ -98,8 +84,10 @@ class CpuTuningBench final : public CheckedBench {
 }  // namespace
 
 int compile_workers() {
-  const int64_t fit = free_memory_bytes() / kCompileBytes;
-  return int(std::clamp<int64_t>(fit, 1, std::max(1u, std::thread::hardware_concurrency())));
+  const uint64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const uint64_t free = available_memory();
+  if (free == 0) return int(cores);  // nobody knows
+  return int(std::clamp<uint64_t>(free / kCompileBytes, 1, cores));
 }
 
 int CheckedBench::workers() const { return compile_workers(); }
