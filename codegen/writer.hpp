@@ -13,6 +13,7 @@ class Writer {
   void close(std::string_view text);      // two spaces fewer, then a line
   void raw(std::string_view text);        // as it is
 
+  size_t size() const { return text_.size(); }  // of what is written so far
   std::string take() { return std::move(text_); }
 
  private:

@@ -67,7 +67,7 @@ int64_t sequences_of(const Step& step, int64_t rows) {
 double mma_step_us(const Step& step) {
   const Problem& problem = step.problem;
   const Constants& constants = step.constants;
-  const int panels = ceil_div(step.schedule.rows, 8);
+  const int panels = ceil_div(step.schedule.rows, 8 * step.schedule.row_warps);
   const auto operands = [&](int dim, DType type) {
     const double widening = size_bytes(type) == 1 ? constants.widening_share : 0;
     return ceil_div(dim, 16) * (1 + widening + constants.panel_share * (panels - 1));
@@ -77,9 +77,9 @@ double mma_step_us(const Step& step) {
   return constants.step_us + constants.operand_us * columns;
 }
 
-// Bytes a microsecond that one warp alone on its scheduler draws: bound by its arithmetic, or by
+// Bytes a microsecond that one stream alone on its schedulers draws: bound by its arithmetic, or by
 // what it has in flight.
-double warp_rate(const Step& step) {
+double stream_rate(const Step& step) {
   const Constants& constants = step.constants;
   const double key_bytes = step.tile_bytes / step.schedule.tile_kv;
   if (step.schedule.family == Family::mma) {
@@ -103,7 +103,7 @@ double warp_rate(const Step& step) {
 // Rates of `count` blocks at once, in bytes a microsecond.
 class Rates {
  public:
-  explicit Rates(const Step& step) : step_(step), warp_rate_(warp_rate(step)) {
+  explicit Rates(const Step& step) : step_(step), stream_rate_(stream_rate(step)) {
     // Row blocks of one sequence read the same bytes, all but the first out of L2.
     const double again = std::min(double(step.row_blocks), step.constants.l2_share);
     memory_ = step.peak * again;
@@ -115,7 +115,7 @@ class Rates {
     const double busy = std::min(sms, count);
     const double warps = step_.schedule.warps * std::max(1.0, count / sms);
     const double waiting = step_.constants.warp_share * std::max(0.0, warps / 4 - 1);
-    return busy * warps * warp_rate_ / (1 + waiting);
+    return busy * warps / step_.schedule.row_warps * stream_rate_ / (1 + waiting);
   }
   double of_memory(double count) const {
     const double crowd = std::max(0.0, count / double(step_.sms) - 1);
@@ -133,7 +133,7 @@ class Rates {
 
  private:
   const Step& step_;
-  double warp_rate_;
+  double stream_rate_;
   double memory_;
 };
 
@@ -311,7 +311,8 @@ double start_us(const Step& step, const Grid& grid) {
 }
 
 double join_us(const Step& step) {
-  const double reads = double(step.schedule.rows) * step.problem.dim_v / 32;  // of a thread
+  const double reads = double(step.schedule.rows) * step.problem.dim_v /
+                       (32 * step.schedule.row_warps);  // of a thread
   return step.constants.join_us + step.constants.join_read_us * reads;
 }
 
@@ -350,7 +351,7 @@ int64_t block_bytes_in_flight(const Problem& problem, const Schedule& schedule) 
   const int64_t keys = schedule.family == Family::mma
                            ? int64_t(kMmaStep) * schedule.stages
                            : int64_t(32 / lane_shape(problem).lanes) * schedule.unroll;
-  return schedule.warps * keys * key_bytes;
+  return streams(schedule) * keys * key_bytes;
 }
 
 int64_t resident_blocks(const Schedule& schedule, int64_t fitting, const Target& target) {

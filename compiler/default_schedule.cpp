@@ -117,7 +117,7 @@ ScheduleChoice cuda_schedule(const Problem& problem, const Workload& hints, cons
         "; {:.1f} us where {} of the rows are that long, the others an eighth and a 64th",
         best.us[1], scenarios[1][0].rows);
   if (problem.deterministic) why += "; deterministic=on: whatever the workload";
-  return {best.schedule, why};
+  return {best.schedule, why, Decider::cost_model};
 }
 
 // ---- CPU ----------------------------------------------------------------------------------------
@@ -156,6 +156,26 @@ ScheduleChoice cpu_schedule(const Problem& problem, const Workload& workload,
 }
 
 }  // namespace
+
+const char* name(Decider decider) {
+  switch (decider) {
+    case Decider::cost_model:
+      return "cost model";
+    case Decider::record_exact:
+      return "record exact";
+    case Decider::record_near:
+      return "record near";
+    case Decider::record_other_device:
+      return "record other device";
+    case Decider::argument:
+      return "argument";
+    case Decider::environment:
+      return "environment";
+    case Decider::decision:
+      return "decision";
+  }
+  return "?";
+}
 
 ScheduleChoice default_schedule(const Problem& problem, const Workload& workload,
                                 const Target& target, std::optional<Family> family) {

@@ -13,9 +13,22 @@
 
 namespace splitkv {
 
+// Who had the last word on a schedule.
+enum class Decider {
+  cost_model,
+  record_exact,         // a tuning record of the problem, workload and machine
+  record_near,          // one of a workload at most two steps away
+  record_other_device,  // one of another device of the architecture
+  argument,             // words of the caller
+  environment,          // words of SPLITKV_SCHEDULE
+  decision,             // made in another process
+};
+const char* name(Decider decider);  // "cost model", "record exact", ...
+
 struct ScheduleChoice {
   Schedule schedule;
   std::string why;  // one line: what was weighed and what decided
+  Decider decider = Decider::cost_model;
 };
 
 // The problem must verify on the target; the result verifies too. With deterministic=on the result

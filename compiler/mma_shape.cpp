@@ -38,7 +38,7 @@ int copy_bytes(const Problem& problem, DType type, int dim) {
 
 MmaShape mma_shape(const Problem& problem, const Schedule& schedule) {
   MmaShape shape;
-  shape.panels = ceil_div(schedule.rows, 8);
+  shape.panels = ceil_div(schedule.rows, 8 * schedule.row_warps);
   shape.copy_k = copy_bytes(problem, problem.k_dtype, problem.dim_qk);
   shape.copy_v = copy_bytes(problem, problem.v_dtype, problem.dim_v);
   shape.pitch_q = pitch_of_16_bits(problem.dim_qk);
@@ -54,13 +54,13 @@ MmaShape mma_shape(const Problem& problem, const Schedule& schedule) {
   shape.work_bytes = kMmaStep * shape.work_pitch;
   shape.column_k = column_of(shape.pitch_k);
   shape.column_v = problem.v_in_k ? 0 : column_of(shape.pitch_v);
-  shape.q_bytes = 8 * shape.panels * shape.pitch_q;
+  shape.q_bytes = int64_t(8) * shape.panels * schedule.row_warps * shape.pitch_q;
   if (schedule.loads == Loads::tensor) {
     shape.q_bytes = round_up(shape.q_bytes, kSwizzleUnit);
-    shape.barrier_bytes = int64_t(8) * schedule.warps * schedule.stages;
+    shape.barrier_bytes = int64_t(8) * streams(schedule) * schedule.stages;
   }
-  const int64_t warp_bytes = schedule.stages * shape.step_bytes + shape.work_bytes;
-  shape.loop_bytes = shape.q_bytes + schedule.warps * warp_bytes;
+  const int64_t stream_bytes = schedule.stages * shape.step_bytes + shape.work_bytes;
+  shape.loop_bytes = shape.q_bytes + streams(schedule) * stream_bytes;
   return shape;
 }
 

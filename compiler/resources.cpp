@@ -43,7 +43,7 @@ int estimate_registers(const Problem& problem, const Schedule& schedule) {
 // statistics, addresses and loop control. q stays in registers only while it is small, by the rule
 // of templates/split_mma.cuh.
 int estimate_mma_registers(const Problem& problem, const Schedule& schedule) {
-  const int panels = ceil_div(schedule.rows, 8);
+  const int panels = ceil_div(schedule.rows, 8 * schedule.row_warps);
   const int accumulators = panels * round_up(problem.dim_v, 16) / 4;
   const int q_operands = panels * ceil_div(problem.dim_qk, 16);  // of 16 columns: two registers
   const int q_fragments = q_operands <= 16 ? 2 * q_operands : 0;
@@ -94,12 +94,12 @@ Resources resources_of(const Problem& problem, const Schedule& schedule, const T
   needs.threads_per_block = 32 * schedule.warps;
   needs.registers_per_thread =
       mma ? estimate_mma_registers(problem, schedule) : estimate_registers(problem, schedule);
-  // The warps of a block join through shared memory: m, l and the accumulators of every row of
-  // every warp, in fp32, and 16 bytes in which one thread tells the block what it learned. Before
+  // The streams of a block join through shared memory: m, l and the accumulators of every row of
+  // every stream, in fp32, and 16 bytes in which one thread tells the block what it learned. Before
   // that the query rows lie there, and what the mma family stages.
   const int64_t pitch = round_up(problem.dim_v, 16) + 4;
-  const int64_t warp_rows = int64_t(schedule.rows) * schedule.warps;
-  const int64_t merge_bytes = 4 * warp_rows * pitch + round_up(8 * warp_rows, 16) + 16;
+  const int64_t rows = int64_t(schedule.rows) * streams(schedule);
+  const int64_t merge_bytes = 4 * rows * pitch + round_up(8 * rows, 16) + 16;
   const int64_t query_bytes = round_up(int64_t(4) * schedule.rows * problem.dim_qk, 16);
   const MmaShape shape = mma ? mma_shape(problem, schedule) : MmaShape{};
   const int64_t loop_bytes = mma ? shape.loop_bytes : query_bytes;

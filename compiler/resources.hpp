@@ -37,7 +37,7 @@ LaneShape lane_shape(const Problem& problem);
 // in shared memory at these pitches, each step followed by the keys' scales: 16 floats of K, 16 of
 // V. All sizes are in bytes.
 struct MmaShape {
-  int panels = 0;           // of 8 query rows
+  int panels = 0;           // of 8 query rows, of a warp
   int copy_k = 0;           // one copy of K brings: 2 to 16
   int copy_v = 0;           // one copy of V
   int64_t pitch_q = 0;      // q rows, in 16-bit elements padded to a multiple of 16
@@ -45,13 +45,13 @@ struct MmaShape {
   int64_t pitch_v = 0;      // staged rows of V; 0: they are K's
   int64_t work_pitch = 0;   // rows of 8-bit types after conversion; 0: there are none
   int64_t scale_bytes = 0;  // of a step; 0 unless the keys carry scales
-  int64_t step_bytes = 0;   // one staged step of a warp
-  int64_t work_bytes = 0;   // converted rows of a warp
+  int64_t step_bytes = 0;   // one staged step of a stream
+  int64_t work_bytes = 0;   // converted rows of a stream
   int column_k = 0;         // loads=tensor: bytes of the columns that rows of K are cut into
   int column_v = 0;
-  int64_t barrier_bytes = 0;  // loads=tensor: a barrier of every stage of every warp
+  int64_t barrier_bytes = 0;  // loads=tensor: a barrier of every stage of every stream
   int64_t q_bytes = 0;        // q rows of the block
-  int64_t loop_bytes = 0;     // of a block while it walks its keys: q, then the warps' parts
+  int64_t loop_bytes = 0;     // of a block while it walks its keys: q, then the streams' parts
 
   bool operator==(const MmaShape&) const = default;
 };
@@ -59,10 +59,10 @@ MmaShape mma_shape(const Problem& problem, const Schedule& schedule);
 
 inline constexpr int kMmaStep = 16;                 // keys a warp takes at once
 inline constexpr int kTensorRowUnit = 64;           // loads=tensor: bytes that divide a row
-inline constexpr int kMaxMmaRows = 64;              // query rows of a block
+inline constexpr int kMaxMmaRows = 64;              // query rows of a warp
 inline constexpr int kMmaAccumulatorColumns = 512;  // panels * dim_v that a warp's registers hold
 
-// Query rows that a block of the mma family can hold; 0 where dim_v is too large for one panel.
+// Query rows that a warp of the mma family can hold; 0 where dim_v is too large for one panel.
 int most_mma_rows(const Problem& problem);
 
 Resources resources_of(const Problem& problem, const Schedule& schedule, const Target& target);

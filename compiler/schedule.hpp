@@ -37,13 +37,14 @@ enum class Reduce {
 
 struct Schedule {
   Family family = Family::simt;
-  int tile_kv = 64;  // keys in a tile, the unit that partitions deal out
-  int rows = 4;      // query rows (heads of one group) a block holds; a group makes
-                     // ceil(group_size / rows) row blocks, each of which reads K and V
-  int warps = 4;     // simt: warps a block; each takes its own keys of a tile. vector: 1
-  int unroll = 4;    // keys whose K and V are in flight at once, per lane group (simt) or loop
-                     // (vector); mma: 1
-  int stages = 1;    // mma: steps of 16 keys whose loads a warp has in flight; others: 1
+  int tile_kv = 64;   // keys in a tile, the unit that partitions deal out
+  int rows = 4;       // query rows (heads of one group) a block holds; a group makes
+                      // ceil(group_size / rows) row blocks, each of which reads K and V
+  int warps = 4;      // warps a block; each takes its own keys of a tile. vector: 1
+  int row_warps = 1;  // mma: warps that take the same keys and divide the block's rows
+  int unroll = 4;     // keys whose K and V are in flight at once, per lane group (simt) or loop
+                      // (vector); mma: 1
+  int stages = 1;     // mma: steps of 16 keys whose loads a stream has in flight; others: 1
   Loads loads = Loads::copy;
   Partition partition = Partition::fixed;
   int splits = 1;  // fixed, strided: pieces a sequence; a launch-time value, not in the code
@@ -76,6 +77,9 @@ constexpr bool exchanges_partials(const Schedule& schedule) {
   return (schedule.partition == Partition::flat ? schedule.blocks
                                                 : partials_of_sequence(schedule)) > 1;
 }
+
+// Warps, or groups of row_warps of them, that take keys of their own.
+constexpr int streams(const Schedule& schedule) { return schedule.warps / schedule.row_warps; }
 
 // Row blocks a group is divided into.
 constexpr int row_blocks(const Problem& problem, const Schedule& schedule) {

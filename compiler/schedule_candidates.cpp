@@ -43,25 +43,46 @@ Schedule simt_code(const Problem& problem, const Target& target) {
   return schedule;
 }
 
-// As many rows as fit; where those need several panels, also those of one more row block: K and V
-// come out of L2 once more, but a block multiplies and joins fewer rows.
-std::vector<int> mma_rows(const Problem& problem) {
-  const int most = balanced_rows(problem, most_mma_rows(problem));
-  if (most <= kPanelRows) return {most};
+struct RowShape {
+  int rows;
+  int row_warps;
+  bool operator==(const RowShape&) const = default;
+};
+
+// As many rows as a warp holds; where those need several panels, also those of one more row block:
+// K and V come out of L2 once more, but a block multiplies and joins fewer rows. Or two, four or
+// eight warps divide as many rows: K and V are read once for all of them.
+std::vector<RowShape> mma_rows(const Problem& problem) {
+  const int a_warp = most_mma_rows(problem);
+  const int most = balanced_rows(problem, a_warp);
+  std::vector<RowShape> shapes = {{most, 1}};
+  if (query_rows(problem) <= kPanelRows) return shapes;
   const int row_blocks = ceil_div(query_rows(problem), most);
-  return {most, ceil_div(query_rows(problem), row_blocks + 1)};
+  if (most > kPanelRows) shapes.push_back({ceil_div(query_rows(problem), row_blocks + 1), 1});
+  for (int row_warps : {2, 4, 8}) {
+    for (int panels = 1; panels <= a_warp / kPanelRows && panels <= 4; panels *= 2) {
+      const int rows = balanced_rows(problem, kPanelRows * panels * row_warps);
+      const int all_panels = ceil_div(rows, kPanelRows);
+      const RowShape shape = {rows, row_warps};
+      if (ceil_div(all_panels, ceil_div(all_panels, row_warps)) != row_warps) continue;
+      if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+    }
+  }
+  return shapes;
 }
 
 // Adds the codes of so many warps that the target has room for. How many blocks an SM holds decides
 // between numbers of stages; where they hold equally many, more stages cost nothing.
-void add_mma_codes(const Problem& problem, const Target& target, int rows, int warps,
+void add_mma_codes(const Problem& problem, const Target& target, RowShape shape, int warps,
                    std::vector<Schedule>& codes) {
   Schedule code;
   code.family = Family::mma;
   code.unroll = 1;
-  code.rows = rows;
+  if (warps % shape.row_warps != 0) return;
+  code.rows = shape.rows;
+  code.row_warps = shape.row_warps;
   code.warps = warps;
-  code.tile_kv = std::max(64, kMmaStep * warps);
+  code.tile_kv = std::max(64, kMmaStep * streams(code));
   for (code.stages = 2; code.stages <= 4; ++code.stages) {
     if (resources_of(problem, code, target).blocks_per_sm < 1) return;
     if (!verify(problem, code, target)) codes.push_back(code);
@@ -178,10 +199,12 @@ std::vector<Schedule> code_candidates(const Problem& problem, const Target& targ
                                       std::optional<Family> family) {
   std::vector<Schedule> codes;
   if (family != Family::simt && most_mma_rows(problem) > 0) {
-    for (int rows : mma_rows(problem))
-      for (int warps : {8, 4}) add_mma_codes(problem, target, rows, warps, codes);
+    for (RowShape rows : mma_rows(problem))
+      for (int warps : {16, 8, 4})
+        if (warps < 16 || rows.row_warps > 1) add_mma_codes(problem, target, rows, warps, codes);
     for (int warps = 2; codes.empty() && warps >= 1; --warps)
-      add_mma_codes(problem, target, balanced_rows(problem, most_mma_rows(problem)), warps, codes);
+      add_mma_codes(problem, target, {balanced_rows(problem, most_mma_rows(problem)), 1}, warps,
+                    codes);
   }
   if (codes.empty()) codes.push_back(simt_code(problem, target));
   return codes;

@@ -1,11 +1,15 @@
 #include "compiler/space.hpp"
 
+#include <algorithm>
+
 #include "compiler/arithmetic.hpp"
 #include "compiler/resources.hpp"
 #include "compiler/verifier.hpp"
 
 namespace splitkv {
 namespace {
+
+constexpr int kMostRowWarps = 8;
 
 // Numbers of rows up to `most` that divide the group's query rows into equally full row blocks:
 // ceil(rows / n) for every n.
@@ -70,7 +74,8 @@ std::vector<Schedule> code_options(const Problem& problem, Family family) {
   const std::vector<int> depths =
       mma ? std::vector<int>{2, 3, 4, 6, 8} : std::vector<int>{1, 2, 4, 8};
   std::vector<Schedule> options;
-  for (int rows : rows_options(problem, mma ? most_mma_rows(problem) : 8))
+  const int most = mma ? kMostRowWarps * most_mma_rows(problem) : 8;
+  for (int rows : rows_options(problem, most))
     for (int tile : {32, 64, 128, 256})
       for (int warps : {1, 2, 4, 8})
         for (int depth : depths) {
@@ -83,6 +88,10 @@ std::vector<Schedule> code_options(const Problem& problem, Family family) {
           if (!mma) continue;
           options.push_back(options.back());
           options.back().loads = Loads::tensor;
+          for (int row_warps = 2; row_warps <= std::min(warps, kMostRowWarps); row_warps *= 2) {
+            options.push_back(options[options.size() - 2]);
+            options.back().row_warps = row_warps;
+          }
         }
   return options;
 }
@@ -104,6 +113,7 @@ std::vector<Schedule> schedule_space(const Problem& problem, const Target& targe
         schedule.rows = code.rows;
         schedule.tile_kv = code.tile_kv;
         schedule.warps = code.warps;
+        schedule.row_warps = code.row_warps;
         schedule.unroll = code.unroll;
         schedule.stages = code.stages;
         schedule.loads = code.loads;

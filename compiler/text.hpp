@@ -19,8 +19,8 @@
 // q, kv, heads and dim are always printed. The leading word `attention` may be left out on parsing;
 // `float32`, `bfloat16`... are not accepted: one spelling each. Expressions: text_expr.hpp.
 //
-// Schedule words: family=simt|mma|vector tile rows warps unroll stages loads=copy|tensor [copy]
-// partition=fixed|flat|strided splits blocks reduce=kernel|last_block|cluster cluster [1]
+// Schedule words: family=simt|mma|vector tile rows warps row_warps unroll stages loads=copy|tensor
+// [copy] partition=fixed|flat|strided splits blocks reduce=kernel|last_block|cluster cluster [1]
 // partials=fp32|bf16 [fp32] merge pdl=on|off [off]. family, tile, rows, partition and (splits or
 // blocks) are always printed.
 #pragma once

@@ -211,6 +211,8 @@ constexpr WordRule<Schedule> kScheduleWords[] = {
      [](S& s, Text t) { return read_number(s.tile_kv, t); }},
     {"rows", "a whole number (rows=4)", [](S& s, Text t) { return read_number(s.rows, t); }},
     {"warps", "a whole number (warps=4)", [](S& s, Text t) { return read_number(s.warps, t); }},
+    {"row_warps", "a whole number of warps (row_warps=2)",
+     [](S& s, Text t) { return read_number(s.row_warps, t); }},
     {"unroll", "1, 2, 4, 8", [](S& s, Text t) { return read_number(s.unroll, t); }},
     {"stages", "a whole number (stages=4)", [](S& s, Text t) { return read_number(s.stages, t); }},
     {"loads", "copy, tensor",

@@ -218,6 +218,7 @@ std::string print(const Schedule& schedule) {
   word(text, "tile", schedule.tile_kv);
   word(text, "rows", schedule.rows);
   if (schedule.warps != defaults.warps) word(text, "warps", schedule.warps);
+  if (schedule.row_warps != defaults.row_warps) word(text, "row_warps", schedule.row_warps);
   if (schedule.unroll != defaults.unroll) word(text, "unroll", schedule.unroll);
   if (schedule.stages != defaults.stages) word(text, "stages", schedule.stages);
   if (schedule.loads != defaults.loads) word(text, "loads", name(schedule.loads));

@@ -71,20 +71,38 @@ Verdict warps_are_in_range(const Problem&, const Schedule& schedule, const Targe
   return refuse_outside(__func__, "warps", schedule.warps, 1, most);
 }
 
+// Warps that divide the rows each hold panels of 8 of them, equally many; none is left without.
+Verdict row_warps_divide_the_rows(const Problem&, const Schedule& schedule, const Target&) {
+  const int row_warps = schedule.row_warps;
+  if (row_warps == 1) return {};
+  if (!is_mma(schedule))
+    return refuse(__func__, "row_warps", row_warps,
+                  fmt::format("means nothing to family={}", name(schedule.family)), "row_warps=1");
+  const int panels = ceil_div(schedule.rows, 8);
+  if (row_warps < 1 || row_warps > panels ||
+      ceil_div(panels, ceil_div(panels, row_warps)) < row_warps)
+    return refuse(__func__, "row_warps", row_warps,
+                  fmt::format("does not divide the {} panels of rows={}", panels, schedule.rows),
+                  fmt::format("row_warps={}", std::clamp(panels, 1, 2)));
+  if (schedule.warps % row_warps == 0) return {};
+  return refuse(__func__, "row_warps", row_warps,
+                fmt::format("does not divide warps={}", schedule.warps), "row_warps=1");
+}
+
 Verdict tile_is_in_range(const Problem&, const Schedule& schedule, const Target&) {
   return refuse_outside(__func__, "tile", schedule.tile_kv, 8, 1024);
 }
 
-// Each warp of the mma family takes whole steps of a tile, all of them equally many.
+// Each stream of the mma family takes whole steps of a tile, all of them equally many.
 Verdict tile_is_made_of_whole_steps(const Problem&, const Schedule& schedule, const Target&) {
-  const int step = is_mma(schedule) ? kMmaStep * schedule.warps : 8;
+  const int step = is_mma(schedule) ? kMmaStep * streams(schedule) : 8;
   if (schedule.tile_kv % step == 0) return {};
   return refuse(__func__, "tile", schedule.tile_kv, fmt::format("is not a multiple of {}", step),
                 fmt::format("tile={}", round_up(schedule.tile_kv, step)));
 }
 
 Verdict rows_are_in_range(const Problem& problem, const Schedule& schedule, const Target&) {
-  const int most = is_mma(schedule) ? most_mma_rows(problem) : 8;
+  const int most = is_mma(schedule) ? most_mma_rows(problem) * schedule.row_warps : 8;
   return refuse_outside(__func__, "rows", schedule.rows, 1, most);
 }
 
@@ -287,13 +305,16 @@ Verdict shared_memory_fits_a_block(const Problem& problem, const Schedule& sched
     return refuse(__func__, "stages", schedule.stages, limit,
                   fmt::format("stages={}", fitting.stages));
   // A tile of whole steps for so many warps is one for half of them too.
-  while (fitting.warps > 1 && needed(fitting) > most)
+  while (fitting.warps / 2 % fitting.row_warps == 0 && fitting.warps > fitting.row_warps &&
+         needed(fitting) > most)
     fitting.warps = is_mma(schedule) ? fitting.warps / 2 : fitting.warps - 1;
   if (needed(fitting) <= most)
     return refuse(__func__, "warps", schedule.warps, limit,
                   is_mma(schedule)
                       ? fmt::format("warps={} stages={}", fitting.warps, fitting.stages)
                       : fmt::format("warps={}", fitting.warps));
+  fitting.warps = fitting.row_warps = 1;
+  fitting.rows = std::min(fitting.rows, is_mma(schedule) ? most_mma_rows(problem) : fitting.rows);
   while (fitting.rows > 1 && needed(fitting) > most) --fitting.rows;
   return refuse(__func__, "rows", schedule.rows, limit,
                 fmt::format("rows={} warps=1", fitting.rows));
@@ -307,6 +328,7 @@ constexpr ScheduleRule kTable[] = {
     {"mma_copies_words", mma_copies_words},
     {"mma_holds_a_row_of_v", mma_holds_a_row_of_v},
     {"warps_are_in_range", warps_are_in_range},
+    {"row_warps_divide_the_rows", row_warps_divide_the_rows},
     {"tile_is_in_range", tile_is_in_range},
     {"tile_is_made_of_whole_steps", tile_is_made_of_whole_steps},
     {"rows_are_in_range", rows_are_in_range},

@@ -17,7 +17,10 @@ namespace splitkv {
 namespace {
 
 constexpr size_t kRunnersUp = 3;
-constexpr double kLongestCall = 20;  // seconds, of one check or measurement
+constexpr double kLongestCall = 20;  // seconds, of one call
+// Of a check, whose shapes are small: so that a candidate that hangs leaves time for the others.
+constexpr double kCheckOfBudget = 1.0 / 3;
+constexpr double kShortestCheck = 3;  // seconds
 // Seconds beyond the budget that a call in flight is left, so that it can tell why it is late.
 constexpr double kGrace = 1;
 
@@ -58,6 +61,9 @@ class Tuner {
   double limit_s() const {
     return std::clamp(request_.budget_s + kGrace - spent(), kGrace, kLongestCall);
   }
+  double check_limit_s() const {
+    return std::min(limit_s(), std::max(kShortestCheck, kCheckOfBudget * request_.budget_s));
+  }
   void tell(const std::string& stage) const {
     const double done = std::clamp(spent() / request_.budget_s, 0.0, 1.0);
     hooks_.progress({stage, done, std::max(0.0, request_.budget_s - spent())});
@@ -75,6 +81,7 @@ class Tuner {
   std::vector<Set> refined();
   std::vector<Set> finalists();
   void decide();
+  PointTimes times_at(size_t point) const;
   void record(const PointBucket& bucket, const std::vector<size_t>& ranked, size_t best);
   double default_ratio(const PointBucket& bucket) const;
   std::string why_untuned(const PointBucket& bucket) const;
@@ -116,7 +123,7 @@ void Tuner::add_candidates() {
 }
 
 void Tuner::check(size_t candidate) {
-  const Outcome right = bench_.check(pool_[candidate].schedule, limit_s());
+  const Outcome right = bench_.check(pool_[candidate].schedule, check_limit_s());
   if (!right) return fail(candidate, "check", right.error());
   pool_[candidate].checked = true;
   ++report_.checked;
@@ -125,7 +132,8 @@ void Tuner::check(size_t candidate) {
 // Compiles and checks, in order, those that are not. The library's own choices are made ready
 // whatever the time.
 void Tuner::make_ready(const std::vector<size_t>& candidates, double until) {
-  const size_t at_once = size_t(std::max(1, bench_.workers()));
+  const int most = request_.compiles > 0 ? request_.compiles : bench_.workers();
+  const size_t at_once = size_t(std::max(1, std::min(most, bench_.workers())));
   std::vector<size_t> left;
   for (const size_t i : candidates) {
     if (!pool_[i].compiled && !pool_[i].failed) left.push_back(i);
@@ -360,6 +368,21 @@ void Tuner::decide() {
   report_.kernels = int(used.size());
 }
 
+PointTimes Tuner::times_at(size_t point) const {
+  PointTimes all;
+  all.point = pool_.points()[point];
+  all.floor_us = pool_.floor_us(point);
+  all.own = pool_[defaults_[point]].schedule;
+  for (size_t i = 0; i < pool_.size(); ++i) {
+    const auto found = pool_[i].at.find(point);
+    if (pool_[i].failed || found == pool_[i].at.end()) continue;
+    all.times.push_back({pool_[i].schedule, found->second.us, found->second.repeat});
+  }
+  std::stable_sort(all.times.begin(), all.times.end(),
+                   [](const auto& a, const auto& b) { return a.us < b.us; });
+  return all;
+}
+
 TuningReport Tuner::run() {
   tell("planning");
   add_candidates();
@@ -370,6 +393,7 @@ TuningReport Tuner::run() {
   measure(of_buckets(refined()), kRefining);
   measure(of_buckets(finalists()), kDeciding);
   decide();
+  for (size_t i = 0; i < pool_.points().size(); ++i) report_.points.push_back(times_at(i));
   report_.seconds = spent();
   return std::move(report_);
 }

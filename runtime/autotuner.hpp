@@ -24,6 +24,7 @@ struct TuningRequest {
   std::vector<TuningPoint> points;
   double budget_s = 20;
   int candidates = 64;  // a point, at most
+  int compiles = 0;     // side by side, at most; 0: as many as the bench is worth
   // Of records that are made.
   std::string compiler = "none", driver = "none", date;
 };
@@ -34,8 +35,23 @@ struct TuningFailure {
   std::string why;
 };
 
+// All that was measured at a point.
+struct PointTimes {
+  struct Timed {
+    Schedule schedule;
+    double us = 0;
+    int repeat = 0;  // measurements that it is the middle of
+  };
+
+  TuningPoint point;
+  double floor_us = 0;       // 0: it could not be measured, and nothing was
+  Schedule own;              // what the library chooses there of itself
+  std::vector<Timed> times;  // of schedules that never failed, the fastest first
+};
+
 struct TuningReport {
   std::vector<TuningRecord> records;  // of a bucket each
+  std::vector<PointTimes> points;     // of the request, in its order
   std::vector<TuningFailure> failures;
   std::vector<std::string> untuned;  // buckets without a record, and why
   int candidates = 0, compiled = 0, checked = 0, measured = 0;

@@ -1,8 +1,6 @@
 // C API: runtimes, prepared kernels and what they tell about themselves.
 #include <fmt/format.h>
 
-#include <limits>
-
 #include <algorithm>
 
 #include "runtime/c_api_support.hpp"
@@ -37,6 +35,10 @@ splitkv_kernel_info describe(const splitkv::PreparedKernel& kernel) {
   info.kernels_per_run = shape.reduce_blocks > 0 ? 2 : 1;
   info.origin = name(kernel.loaded.origin);
   info.disk_ms = kernel.loaded.disk_ms;
+  info.decided_by = name(kernel.decider);
+  info.split_name = kernel.source.split_entry.c_str();
+  info.reduce_name = kernel.source.reduce_entry.c_str();
+  info.device = kernel.device.c_str();
   return info;
 }
 
@@ -117,14 +119,7 @@ splitkv_status splitkv_sizes(const splitkv_kernel* kernel, int64_t max_batch,
                              splitkv_buffer_sizes* sizes, splitkv_message* message) {
   return answer(message, [&]() -> Outcome {
     if (Outcome given = not_null(kernel, "kernel"); !given) return given;
-    if (max_batch > std::numeric_limits<int32_t>::max()) {
-      return invalid_argument(fmt::format("max_batch={} is above {}; that or fewer would fit",
-                                          max_batch, std::numeric_limits<int32_t>::max()));
-    }
-    if (max_batch < 0) {
-      return invalid_argument(
-          fmt::format("max_batch={} is negative; 0 or more would fit", max_batch));
-    }
+    if (Outcome fits = splitkv::check_batch(max_batch); !fits) return fits;
     const splitkv::PreparedKernel& prepared = *kernel->prepared;
     const splitkv::BufferSizes needed =
         buffer_sizes(prepared.problem, prepared.schedule, max_batch);
@@ -157,6 +152,8 @@ splitkv_status splitkv_get_statistics(const splitkv_runtime* runtime,
     filled.disk_hits = values.disk_hits;
     filled.disk_ms_total = values.disk_ms_total;
     filled.pack_hits = values.pack_hits;
+    filled.misses = values.misses;
+    filled.evictions = values.evictions;
     return splitkv::write_struct(filled, statistics, "statistics");
   });
 }

@@ -39,13 +39,15 @@ std::string describe(const ErrorRecord& fault) {
   }
 }
 
-// What splitkv_poll_fault and splitkv_poll_merge_fault do. `record` is null where nothing is
+// What splitkv_poll_fault and splitkv_poll_merge_fault do. `errors` is null where nothing is
 // recorded.
-Outcome poll(ErrorRecord* record, splitkv_fault* fault) {
+Outcome poll(const splitkv::ErrorMemory* errors, splitkv_fault* fault) {
   // Written once before the record is taken, so that a wrong struct loses no fault.
   splitkv_fault filled = SPLITKV_INIT(splitkv_fault);
   if (Outcome writable = splitkv::write_struct(filled, fault, "fault"); !writable) return writable;
-  const auto found = record != nullptr ? splitkv::take_fault(*record) : std::nullopt;
+  if (errors == nullptr) return Unit{};
+  if (Outcome readable = errors->readable(); !readable) return readable;
+  const auto found = splitkv::take_fault(*errors->host());
   if (!found) return Unit{};
   filled.code = found->code;
   filled.row = found->row;
@@ -74,8 +76,7 @@ splitkv_status splitkv_poll_fault(splitkv_kernel* kernel, splitkv_fault* fault,
                                   splitkv_message* message) {
   return answer(message, [&]() -> Outcome {
     if (Outcome given = not_null(kernel, "kernel"); !given) return given;
-    const auto& errors = kernel->prepared->errors;
-    return poll(errors != nullptr ? errors->host() : nullptr, fault);
+    return poll(kernel->prepared->errors.get(), fault);
   });
 }
 
@@ -83,7 +84,7 @@ splitkv_status splitkv_poll_merge_fault(splitkv_merger* merger, splitkv_fault* f
                                         splitkv_message* message) {
   return answer(message, [&]() -> Outcome {
     if (Outcome given = not_null(merger, "merger"); !given) return given;
-    return poll(merger->prepared->errors->host(), fault);
+    return poll(merger->prepared->errors.get(), fault);
   });
 }
 

@@ -4,16 +4,20 @@
 
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <new>
 
+#include "runtime/background.hpp"
 #include "runtime/kernel.hpp"
 #include "runtime/splitkv.h"
 #include "runtime/struct_io.hpp"
 
 struct splitkv_runtime {
-  explicit splitkv_runtime(const splitkv::RuntimeOptions& options) : kernels(options) {}
+  explicit splitkv_runtime(const splitkv::RuntimeOptions& options)
+      : kernels(options), background(kernels) {}
   splitkv::KernelRuntime kernels;
+  splitkv::Background background;  // last: its jobs end before what they use
 };
 
 struct splitkv_kernel {
@@ -96,6 +100,19 @@ inline Result<Workload> read_workload(const splitkv_workload* given) {
 inline Outcome not_null(const void* pointer, const char* name) {
   if (pointer != nullptr) return Unit{};
   return invalid_argument(std::string(name) + " is NULL");
+}
+
+inline Outcome check_batch(int64_t max_batch) {
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  if (max_batch > most) {
+    return invalid_argument(
+        fmt::format("max_batch={} is above {}; that or fewer would fit", max_batch, most));
+  }
+  if (max_batch < 0) {
+    return invalid_argument(
+        fmt::format("max_batch={} is negative; 0 or more would fit", max_batch));
+  }
+  return Unit{};
 }
 
 }  // namespace splitkv

@@ -64,6 +64,20 @@ struct MergeRows {
   }
 };
 
+// Tokens of an append, some at a time.
+struct AppendTokens {
+  static constexpr int64_t kAtOnce = 8;
+  using Entry = void (*)(const AppendArgs* args, int64_t first_token, int64_t end_token);
+
+  Entry entry;
+  const AppendArgs* args;
+
+  static void run(void* context, int64_t i) {
+    const AppendTokens& tokens = *static_cast<const AppendTokens*>(context);
+    tokens.entry(tokens.args, i * kAtOnce, std::min((i + 1) * kAtOnce, tokens.args->tokens));
+  }
+};
+
 class CpuErrorMemory final : public ErrorMemory {
  public:
   ErrorRecord* host() const override { return record_.get(); }
@@ -109,6 +123,14 @@ class CpuCode final : public LoadedCode {
                    &args};
     const int64_t parts = (args.rows + MergeRows::kAtOnce - 1) / MergeRows::kAtOnce;
     spread_->parallel_for(parts, &MergeRows::run, &rows);
+    return Unit{};
+  }
+
+  Outcome append(const AppendArgs& args, int64_t, void*) const override {
+    AppendTokens tokens{
+        reinterpret_cast<AppendTokens::Entry>(reinterpret_cast<void*>(module_->split())), &args};
+    const int64_t parts = (args.tokens + AppendTokens::kAtOnce - 1) / AppendTokens::kAtOnce;
+    spread_->parallel_for(parts, &AppendTokens::run, &tokens);
     return Unit{};
   }
 

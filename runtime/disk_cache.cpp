@@ -156,6 +156,7 @@ void DiskCache::keep(const CacheFolder& folder, const KernelKey& key, const Kern
     if (!std::exchange(tidied_, true)) folder.remove_leftovers(kOldSeconds);
   }
   const auto evicted = folder.evict_to(limit_bytes_);
+  evictions_.fetch_add(evicted.size(), std::memory_order_relaxed);
   for (const CachedFile& file : evicted) {
     log_.debug(fmt::format("removed {} from the disk cache, which is full", file.digest()));
   }

@@ -3,6 +3,7 @@
 // answer is a compile, never an error; docs/cache.md tells the user's side of it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -55,6 +56,9 @@ class DiskCache {
   // In place of what was found and cannot be used.
   void replace(const KernelKey& key, const KernelSource& source, const StoredCode& code);
 
+  // Kernels that this removed because the folder was full.
+  uint64_t evictions() const { return evictions_.load(std::memory_order_relaxed); }
+
   void set_longest_wait(std::chrono::milliseconds wait) { longest_wait_ = wait; }
 
  private:
@@ -69,6 +73,7 @@ class DiskCache {
   const Log& log_;
   std::chrono::milliseconds longest_wait_{60'000};
 
+  std::atomic<uint64_t> evictions_{0};
   std::mutex mutex_;
   bool opened_ = false;
   bool warned_ = false;

@@ -55,13 +55,16 @@ Result<DiskCache::Found> find_or_make(Services& services, const KernelSource& so
   Result<DiskCache::Found> found = Error{};
   if (jit_is_forbidden(services.options)) {
     auto kept = services.disk.find(key);
-    if (!kept)
+    if (!kept) {
+      services.counters.count_miss();
       return jit_is_off(key,
                         "its key is that of " + std::string(key_word(key_head(key), "compiler")));
+    }
     found = *std::move(kept);
   } else {
     found = services.disk.get(key, source, make);
   }
+  if (!found || !found->from_disk) services.counters.count_miss();
   if (found && found->from_disk) {
     services.counters.count_disk_hit(found->disk_ms);
     services.log.debug(fmt::format("found {} on disk in {:.2f} ms", key.digest, found->disk_ms));

@@ -25,11 +25,6 @@ Error no_such_target(const char* device, const char* option) {
 
 bool is_cpu(const std::string& text) { return text == "cpu" || text.starts_with("cpu:"); }
 
-uint64_t binding_id_of(const PreparedKernel& kernel) {
-  const std::string text = kernel.device + '\n' + kernel.problem_text;
-  return XXH3_64bits(text.data(), text.size());
-}
-
 // Refers to the kernel.
 LoadRequest load_request(const PreparedKernel& kernel) {
   const LaunchShape shape = launch_shape(kernel.problem, kernel.schedule, 1);
@@ -45,6 +40,11 @@ LoadRequest load_request(const PreparedKernel& kernel) {
 }
 
 }  // namespace
+
+uint64_t binding_id_of(const std::string& device, const std::string& problem_text) {
+  const std::string text = device + '\n' + problem_text;
+  return XXH3_64bits(text.data(), text.size());
+}
 
 Checked resolved(Checked checked) {
   if (checked != Checked::automatic) return checked;
@@ -78,6 +78,12 @@ Result<Platform*> KernelRuntime::platform_of(const std::string& device) const {
       "device={} is unknown; cuda:0 (an ordinal), cpu or cpu:x86-64-v3 would fit", device));
 }
 
+Result<Target> KernelRuntime::target_of(const std::string& device) const {
+  const Result<Platform*> platform = platform_of(device);
+  if (!platform) return platform.error();
+  return (*platform)->target_of(device);
+}
+
 Outcome KernelRuntime::add_pack(std::string_view bytes, const std::string& origin) {
   const Result<std::string> records = services_.packs.add(bytes, origin);
   if (!records) return records.error();
@@ -105,7 +111,8 @@ Result<ScheduleChoice> KernelRuntime::schedule_for(const PrepareRequest& request
   if (request.decision != nullptr) {
     const Result<Schedule> decided = decided_schedule(*request.decision, problem, target);
     if (!decided) return decided.error();
-    return ScheduleChoice{*decided, "decided elsewhere: " + request.decision->why};
+    return ScheduleChoice{*decided, "decided elsewhere: " + request.decision->why,
+                          Decider::decision};
   }
   if (tuning_is_forbidden(services_.options)) tuned_.ignore_user_file();
   return choose_schedule(problem, request.workload, target, request.schedule,
@@ -134,9 +141,18 @@ Result<KernelRuntime::Chosen> KernelRuntime::choose(const PrepareRequest& reques
   kernel->schedule_text = print(choice->schedule);
   kernel->target_text = print(*target);
   kernel->why = choice->why;
-  kernel->binding_id = binding_id_of(*kernel);
+  kernel->decider = choice->decider;
+  kernel->binding_id = binding_id_of(kernel->device, kernel->problem_text);
   kernel->source = emit(kernel->problem, choice->schedule, *target);
   return chosen;
+}
+
+Result<std::unique_ptr<PreparedKernel>> KernelRuntime::describe(const PrepareRequest& request) {
+  Result<Chosen> chosen = choose(request);
+  if (!chosen) return chosen.error();
+  const Result<Located> located = chosen->platform->locate(load_request(*chosen->kernel));
+  if (located) chosen->kernel->loaded.key = located->key;
+  return std::move(chosen->kernel);
 }
 
 Result<Located> KernelRuntime::locate(const PrepareRequest& request) {

@@ -29,6 +29,7 @@ struct PreparedKernel {
   std::string schedule_text;
   std::string target_text;
   std::string why;
+  Decider decider = Decider::cost_model;
 
   std::shared_ptr<const ErrorMemory> errors;  // null unless checked
 
@@ -61,12 +62,22 @@ std::optional<ErrorRecord> take_fault(ErrorRecord& record);
 // Into a record that devices and other threads may be writing as well: the first fault is kept.
 void record_fault(ErrorRecord& record, const ErrorRecord& found);
 
+// The KV writer and what it is asked by: append_launch.hpp.
+struct PreparedAppend;
+struct AppendRequest;
+
+// What bindings are known by: equal for kernels that take the same tensors, a digest of the device
+// and the problem's canonical text.
+uint64_t binding_id_of(const std::string& device, const std::string& problem_text);
+
 // Options, counters, and kernels in memory. Thread-safe.
 class KernelRuntime {
  public:
   explicit KernelRuntime(const RuntimeOptions& options);
 
   Result<std::unique_ptr<PreparedKernel>> prepare(const PrepareRequest& request);
+  // All of a kernel but its code; its key too where it can be told (NVRTC is there).
+  Result<std::unique_ptr<PreparedKernel>> describe(const PrepareRequest& request);
   // Where prepare would have the code from; neither loads nor compiles.
   Result<Located> locate(const PrepareRequest& request);
 
@@ -80,7 +91,18 @@ class KernelRuntime {
   Result<std::unique_ptr<PreparedMerge>> prepare_merge(const std::string& device,
                                                        const std::string& form,
                                                        const std::string& base);
-  Counters::Values statistics() const { return services_.counters.values(); }
+  Result<std::unique_ptr<PreparedAppend>> prepare_append(const AppendRequest& request);
+  // The device's facts, by which schedules are chosen.
+  Result<Target> target_of(const std::string& device) const;
+  // Records for all that is prepared from now on, before those of the user's file.
+  void add_own_records(std::vector<KeptRecord> records) { tuned_.add_own(std::move(records)); }
+  const Log& log() const { return services_.log; }
+
+  Counters::Values statistics() const {
+    Counters::Values values = services_.counters.values();
+    values.evictions = services_.disk.evictions();
+    return values;
+  }
 
   const RuntimeOptions& options() const { return services_.options; }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "codegen/append_source.hpp"
 #include "codegen/kernel_source.hpp"
 #include "codegen/launch_args.hpp"
 #include "codegen/launch_shape.hpp"
@@ -33,6 +34,8 @@ class Counters {
     uint64_t disk_hits = 0;
     double disk_ms_total = 0;
     uint64_t pack_hits = 0;
+    uint64_t misses = 0;
+    uint64_t evictions = 0;
   };
 
   void count_hit() {
@@ -46,6 +49,9 @@ class Counters {
   }
   void count_pack_hit() {
     add([](Values& values) { ++values.pack_hits; });
+  }
+  void count_miss() {
+    add([](Values& values) { ++values.misses; });
   }
   void count_failure() {
     add([](Values& values) { ++values.compile_failures; });
@@ -109,6 +115,9 @@ class LoadedCode {
   virtual Outcome zero(void* data, size_t bytes, void* stream) const = 0;
   // Code of emit_merge only. CUDA: on `stream`, without waiting. CPU: returns when done.
   virtual Outcome merge(const MergeArgs& args, void* stream) const = 0;
+  // Code of emit_append only. CUDA: a grid of `blocks` on `stream`, without waiting. CPU: returns
+  // when done.
+  virtual Outcome append(const AppendArgs& args, int64_t blocks, void* stream) const = 0;
 };
 
 // The error record of a checked kernel, in memory that host and device both see; all zero at first.
@@ -118,6 +127,8 @@ class ErrorMemory {
 
   virtual ErrorRecord* host() const = 0;
   virtual ErrorRecord* device() const = 0;  // what kernels are given
+  // An error where host() may not be looked at.
+  virtual Outcome readable() const { return Unit{}; }
 };
 
 struct LoadRequest {

@@ -114,6 +114,7 @@ Result<ScheduleChoice> choose_schedule(const Problem& problem, const Workload& w
   }
   if (!choice) return choice;
   choice->why = fmt::format("{} ({}), over the library's choice ({})", holder, words, choice->why);
+  choice->decider = from_argument ? Decider::argument : Decider::environment;
   return choice;
 }
 

@@ -16,6 +16,16 @@
  *    from SPLITKV_INIT(type): all zero but the size; zero is the default of every field.
  *  - Strides are in elements of their tensor, 64-bit. Nothing here uses thread-local state; nothing
  *    prints, aborts or throws.
+ *
+ * Threads
+ *  - "Thread-safe" below means: with the same runtime, kernel or merger, from any threads at once.
+ *    All functions are that but those that end a handle (splitkv_close, splitkv_release,
+ *    splitkv_release_merger): no other call with the handle may be under way or follow.
+ *  - Structs are the caller's: one that a call writes is its thread's alone for as long.
+ *  - Runs at once have scratch, state and outputs of their own each.
+ *  - After fork a child may go on with the CPU target, with kernels that it inherited too, where no
+ *    other thread was inside the library at the fork. CUDA does not outlive a fork: where the
+ * parent had opened it, calls for it give SPLITKV_DEVICE_ERROR in the child.
  */
 #ifndef SPLITKV_H
 #define SPLITKV_H
@@ -50,6 +60,7 @@ typedef enum splitkv_status {
   SPLITKV_INTERNAL = 8
 } splitkv_status;
 
+/* Both thread-safe; texts of the library, always there. */
 SPLITKV_API const char* splitkv_status_name(splitkv_status status); /* "invalid_argument", ... */
 SPLITKV_API const char* splitkv_version(void);                      /* "0.1.0" */
 
@@ -62,8 +73,13 @@ typedef struct splitkv_message {
   size_t needed; /* out */
 } splitkv_message;
 
+#ifdef __cplusplus /* see splitkv::sized for one without a compiler's warnings */
 #define SPLITKV_INIT(type) \
   { sizeof(type) }
+#else
+#define SPLITKV_INIT(type) \
+  { .size = sizeof(type) }
+#endif
 
 /* ---- runtime --------------------------------------------------------------------------------- */
 
@@ -105,15 +121,15 @@ typedef struct splitkv_options {
   const char* pack;
 } splitkv_options;
 
-/* Thread safety: a runtime may be used from any threads at once. options may be NULL. */
+/* Thread-safe. options may be NULL. */
 SPLITKV_API splitkv_status splitkv_open(const splitkv_options* options, splitkv_runtime** runtime,
                                         splitkv_message* message);
-/* Kernels outlive their runtime: each holds what it needs. NULL is allowed. */
+/* Ends the handle. Kernels outlive their runtime: each holds what it needs. NULL is allowed. */
 SPLITKV_API void splitkv_close(splitkv_runtime* runtime);
 
-/* Microseconds; asks no device (a CPU target is held against this machine's own). target:
- * "cuda:sm_90a", "cpu", "cpu:x86-64-v3", ... SPLITKV_OK when the problem can be prepared there;
- * SPLITKV_UNSUPPORTED with rule, field, value, limit and what would fit in the message;
+/* Thread-safe. Microseconds; asks no device (a CPU target is held against this machine's own).
+ * target: "cuda:sm_90a", "cpu", "cpu:x86-64-v3", ... SPLITKV_OK when the problem can be prepared
+ * there; SPLITKV_UNSUPPORTED with rule, field, value, limit and what would fit in the message;
  * SPLITKV_INVALID_ARGUMENT when a text does not parse. */
 SPLITKV_API splitkv_status splitkv_supports(const char* problem, const char* target,
                                             splitkv_message* message);
@@ -138,12 +154,14 @@ typedef struct splitkv_workload {
  * words ("splits=7"), the others being the library's choice. splits=N where that choice is flat
  * means partition=fixed; a partition named without its splits or blocks keeps about the grid of the
  * library's choice. The environment variable SPLITKV_SCHEDULE overrides when `schedule` is NULL.
- * Afterwards nothing is lazy: functions are loaded and attributes set. */
+ * Afterwards nothing is lazy: functions are loaded and attributes set. Thread-safe: threads that
+ * ask for the same kernel wait for one compile. */
 SPLITKV_API splitkv_status splitkv_prepare(splitkv_runtime* runtime, const char* device,
                                            const char* problem, const splitkv_workload* workload,
                                            const char* schedule, splitkv_kernel** kernel,
                                            splitkv_message* message);
-SPLITKV_API void splitkv_release(splitkv_kernel* kernel); /* NULL is allowed */
+/* Ends the handle; wait for its runs first. NULL is allowed. */
+SPLITKV_API void splitkv_release(splitkv_kernel* kernel);
 
 typedef struct splitkv_buffer_sizes {
   size_t size;
@@ -152,13 +170,14 @@ typedef struct splitkv_buffer_sizes {
   size_t module_bytes;  /* of compiled code */
 } splitkv_buffer_sizes;
 
-/* Independent of KV length. Enough for every batch up to max_batch. */
+/* Thread-safe. Independent of KV length. Enough for every batch up to max_batch. */
 SPLITKV_API splitkv_status splitkv_sizes(const splitkv_kernel* kernel, int64_t max_batch,
                                          splitkv_buffer_sizes* sizes, splitkv_message* message);
 
-/* Zeroes `state` on the stream (CUDA) or at once (CPU). One state per stream in flight; again after
- * a failed launch. state: aligned to 4 bytes; state_bytes: what splitkv_sizes gives, or more by
- * whole 4-byte counters; of 0 nothing is done. stream: a CUstream, NULL for the default one. */
+/* Thread-safe. Zeroes `state` on the stream (CUDA) or at once (CPU). One state per stream in
+ * flight; again after a failed launch. state: aligned to 4 bytes; state_bytes: what splitkv_sizes
+ * gives, or more by whole 4-byte counters; of 0 nothing is done. stream: a CUstream, NULL for the
+ * default one. */
 SPLITKV_API splitkv_status splitkv_state_init(const splitkv_kernel* kernel, void* state,
                                               size_t state_bytes, void* stream,
                                               splitkv_message* message);
@@ -183,8 +202,8 @@ typedef struct splitkv_tensors {
   const float* params[8];    /* in the order of the problem's params=: [1], [q_heads] or [batch] */
 } splitkv_tensors;
 
-/* Fills the strides of dense tensors in the problem's layout: bhtd and bthd with `capacity` tokens
- * a row; paged with pages dense in their order (capacity is not looked at). */
+/* Thread-safe. Fills the strides of dense tensors in the problem's layout: bhtd and bthd with
+ * `capacity` tokens a row; paged with pages dense in their order (capacity is not looked at). */
 SPLITKV_API splitkv_status splitkv_dense_strides(const splitkv_kernel* kernel, int64_t capacity,
                                                  splitkv_tensors* tensors,
                                                  splitkv_message* message);
@@ -197,7 +216,7 @@ typedef struct splitkv_binding {
   uint64_t kernel_id; /* of the problem and device it was checked for */
 } splitkv_binding;
 
-/* Refuses pointers and strides weaker than the problem's alignment class. */
+/* Thread-safe. Refuses pointers and strides weaker than the problem's alignment class. */
 SPLITKV_API splitkv_status splitkv_bind(const splitkv_kernel* kernel,
                                         const splitkv_tensors* tensors, splitkv_binding* binding,
                                         splitkv_message* message);
@@ -261,16 +280,18 @@ typedef struct splitkv_args {
   int64_t kv_capacity; /* checked=on: keys a row can hold; 0: not checked */
 } splitkv_args;
 
-/* Launches on the stream and returns: never compiles, tunes, allocates or synchronises. On the CPU
- * it returns when the result is there; stream must be NULL. Every element of out and lse is
- * written: rows without keys get out = 0, lse = -inf. A kv_len below 0 counts as 0. Trusted, not
- * checked: kv_len within the allocation, page ids in range, finite keys inside a row's interval. */
+/* Thread-safe. Launches on the stream and returns: never compiles, tunes, allocates or
+ * synchronises. On the CPU it returns when the result is there; stream must be NULL. Every element
+ * of out and lse is written: rows without keys get out = 0, lse = -inf. A kv_len below 0 counts as
+ * 0. Trusted, not checked: kv_len within the allocation, page ids in range, finite keys inside a
+ * row's interval. */
 SPLITKV_API splitkv_status splitkv_run(const splitkv_kernel* kernel, const splitkv_binding* binding,
                                        const splitkv_args* args, void* stream,
                                        splitkv_message* message);
 
-/* CPU only: part `part` of `parts` of the same run, on the caller's thread. All parts together make
- * one run; they may run at once or in turn. Needs a schedule with reduce=last_block. */
+/* Thread-safe. CPU only: part `part` of `parts` of the same run, on the caller's thread. All parts
+ * together make one run; they may run at once or in turn. Needs a schedule with reduce=last_block.
+ */
 SPLITKV_API splitkv_status splitkv_run_part(const splitkv_kernel* kernel,
                                             const splitkv_binding* binding,
                                             const splitkv_args* args, int64_t part, int64_t parts,
@@ -288,8 +309,9 @@ typedef struct splitkv_fault {
   int64_t value; /* the bad id, length or count; 4: the 32 bits of the fp32 statistic */
 } splitkv_fault;
 
-/* Reads and clears the kernel's error record; does not wait for the stream. SPLITKV_OK with code 0
- * when nothing was found, SPLITKV_DEVICE_ERROR with row, slot and value in the message otherwise.
+/* Thread-safe. Reads and clears the kernel's error record; does not wait for the stream. SPLITKV_OK
+ * with code 0 when nothing was found, SPLITKV_DEVICE_ERROR with row, slot and value in the message
+ * otherwise.
  */
 SPLITKV_API splitkv_status splitkv_poll_fault(splitkv_kernel* kernel, splitkv_fault* fault,
                                               splitkv_message* message);
@@ -320,14 +342,16 @@ typedef struct splitkv_merge_args {
 /* The merge of a form ("mlo" or "lse") and base ("natural" or "base2") on a device, compiled and
  * loaded; forms and bases do not mix because they belong to the merger. */
 typedef struct splitkv_merger splitkv_merger;
+/* Thread-safe. */
 SPLITKV_API splitkv_status splitkv_prepare_merge(splitkv_runtime* runtime, const char* device,
                                                  const char* form, const char* base,
                                                  splitkv_merger** merger, splitkv_message* message);
-SPLITKV_API void splitkv_release_merger(splitkv_merger* merger); /* NULL is allowed */
-/* Launches only. Parts are joined in their order. A row of which any part has a statistic that no
- * partial has (S or m of +inf or NaN; l negative, +inf or NaN) becomes NaN, o and statistics, and
- * the fault is recorded for splitkv_poll_merge_fault; other rows are right. On the CPU this call
- * returns it as well, as SPLITKV_DEVICE_ERROR. Trusted, not checked: o. */
+/* Ends the handle. NULL is allowed. */
+SPLITKV_API void splitkv_release_merger(splitkv_merger* merger);
+/* Thread-safe. Launches only. Parts are joined in their order. A row of which any part has a
+ * statistic that no partial has (S or m of +inf or NaN; l negative, +inf or NaN) becomes NaN, o and
+ * statistics, and the fault is recorded for splitkv_poll_merge_fault; other rows are right. On the
+ * CPU this call returns it as well, as SPLITKV_DEVICE_ERROR. Trusted, not checked: o. */
 SPLITKV_API splitkv_status splitkv_merge(const splitkv_merger* merger,
                                          const splitkv_merge_args* args, void* stream,
                                          splitkv_message* message);
@@ -356,7 +380,19 @@ typedef struct splitkv_kernel_info {
   const char*
       origin;     /* where this prepare had the code from: "pack", "memory", "disk", "compiled" */
   double disk_ms; /* finding and verifying it on disk; 0 unless origin is "disk" */
+  /* Who decided the schedule: "argument" and "environment" (words of the caller or of
+   * SPLITKV_SCHEDULE, over what `why` says), "record exact", "record near", "record other device"
+   * (tuning records of this workload; of one at most two steps away; of another device of the
+   * architecture), "cost model", "decision" (splitkv_prepare_decided). */
+  const char* decided_by;
+  /* Names of the kernels in a profiler, "splitkv_split_bf16_h32x8_d128_0f3a9c12"; reduce_name is ""
+   * where a run launches one. */
+  const char* split_name;
+  const char* reduce_name;
+  const char* device; /* that it was prepared on: "cuda:0", "cpu" */
 } splitkv_kernel_info;
+
+/* Thread-safe. */
 
 SPLITKV_API splitkv_status splitkv_get_kernel_info(const splitkv_kernel* kernel,
                                                    splitkv_kernel_info* info,
@@ -371,11 +407,37 @@ typedef struct splitkv_statistics {
   uint64_t disk_hits;
   double disk_ms_total; /* of the disk hits: finding, reading and verifying */
   uint64_t pack_hits;   /* kernels loaded from packs */
+  uint64_t misses;      /* lookups that found a kernel nowhere; it was then compiled, or refused */
+  uint64_t evictions;   /* kernels removed from the disk, where it was full, by this runtime */
 } splitkv_statistics;
+
+/* Thread-safe. Counts from splitkv_open on; a merge counts as a kernel. */
 
 SPLITKV_API splitkv_status splitkv_get_statistics(const splitkv_runtime* runtime,
                                                   splitkv_statistics* statistics,
                                                   splitkv_message* message);
+
+/* Writes down all that is needed to repeat what a kernel does somewhere else, for a report: files
+ * of the folder `folder`, which is made; files of these names in it are replaced. repro.txt
+ * versions, problem, schedule and who decided it, target, environment variables of SplitKV; strides
+ * and alignments of `binding`, shapes and strides of `args` run.sh      a command line of the
+ * program splitkv that runs the kernel on generated inputs of these shapes and checks the result
+ *   kernel.cu   the emitted source; kernel.ll on the CPU
+ *   key.txt     what changes the compiled bytes: compiler, its options, architecture
+ * No tensor's contents are read: lengths are those of kv_len_host, else the longest that strides or
+ * kv_capacity let a row have. binding and args may be NULL. Thread-safe. SPLITKV_INVALID_ARGUMENT
+ * with the path and why where a file cannot be written. */
+SPLITKV_API splitkv_status splitkv_dump_repro(const splitkv_kernel* kernel,
+                                              const splitkv_binding* binding,
+                                              const splitkv_args* args, const char* folder,
+                                              splitkv_message* message);
+/* The same of a problem that splitkv_prepare is asked for likewise: compiles nothing, so that it
+ * serves where the compile is what fails. Thread-safe. */
+SPLITKV_API splitkv_status splitkv_dump_problem(splitkv_runtime* runtime, const char* device,
+                                                const char* problem,
+                                                const splitkv_workload* workload,
+                                                const char* schedule, const char* folder,
+                                                splitkv_message* message);
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,8 @@
 //   splitkv::Binding layer = kernel.bind(tensors);             // one a layer
 //   auto args = splitkv::sized<splitkv_args>();                // q, out, kv_len, scratch, state
 //   kernel.run(layer, args);                                   // one decode step
+//
+// Many kernels at once, tuning and background jobs are in splitkv_deploy.hpp.
 #ifndef SPLITKV_HPP
 #define SPLITKV_HPP
 
@@ -21,6 +23,7 @@
 #include <utility>
 
 #include "splitkv.h"
+#include "splitkv_append.h"
 #include "splitkv_deploy.h"
 
 namespace splitkv {
@@ -65,6 +68,7 @@ void check(const Call& call) {
 struct Release {
   void operator()(splitkv_kernel* kernel) const noexcept { splitkv_release(kernel); }
   void operator()(splitkv_merger* merger) const noexcept { splitkv_release_merger(merger); }
+  void operator()(splitkv_appender* appender) const noexcept { splitkv_release_appender(appender); }
 };
 
 }  // namespace c_layer
@@ -137,6 +141,14 @@ class Kernel {
     return info;
   }
 
+  // Files in `folder` with which others repeat what this kernel does; see splitkv_dump_repro.
+  void dump_repro(const std::string& folder, const Binding* binding = nullptr,
+                  const splitkv_args* args = nullptr) const {
+    c_layer::check([&](splitkv_message* m) {
+      return splitkv_dump_repro(handle_.get(), binding, args, folder.c_str(), m);
+    });
+  }
+
   // How this kernel was decided, for other processes: see Runtime::prepare_decided.
   std::string decision() const {
     std::size_t bytes = 0;
@@ -151,13 +163,13 @@ class Kernel {
     return text;
   }
 
+  // Owns a handle of the C API from now on.
+  explicit Kernel(splitkv_kernel* handle) : handle_(handle) {}
+
   // The C handle, still owned by this.
   splitkv_kernel* get() const noexcept { return handle_.get(); }
 
  private:
-  friend class Runtime;
-  explicit Kernel(splitkv_kernel* handle) : handle_(handle) {}
-
   std::unique_ptr<splitkv_kernel, c_layer::Release> handle_;
 };
 
@@ -189,11 +201,50 @@ class Merger {
   std::unique_ptr<splitkv_merger, c_layer::Release> handle_;
 };
 
+// The loaded writer of new keys and values into the cache of one problem (splitkv_append.h).
+// Move-only; may outlive its runtime.
+class Appender {
+ public:
+  // Launches on the stream and returns (CUDA), or returns when all is written (CPU, where stream
+  // must be NULL). binding: of a kernel of the same problem and device.
+  void append(const Binding& binding, const splitkv_append_args& args,
+              void* stream = nullptr) const {
+    c_layer::check([&](splitkv_message* m) {
+      return splitkv_append(handle_.get(), &binding, &args, stream, m);
+    });
+  }
+
+  // checked=on: throws what appends found wrong in device data since the last call, the first fault
+  // only, which is then forgotten. Does not wait for a stream.
+  void poll_fault() const {
+    auto fault = sized<splitkv_fault>();
+    c_layer::check(
+        [&](splitkv_message* m) { return splitkv_poll_append_fault(handle_.get(), &fault, m); });
+  }
+
+  // The C handle, still owned by this.
+  splitkv_appender* get() const noexcept { return handle_.get(); }
+
+ private:
+  friend class Runtime;
+  explicit Appender(splitkv_appender* handle) : handle_(handle) {}
+
+  std::unique_ptr<splitkv_appender, c_layer::Release> handle_;
+};
+
 // What a kernel will mostly be run on: hints that choose its schedule, never limits.
 struct Hints {
   std::int64_t batch = 0;        // 0: 1
   std::int64_t kv_len = 0;       // tokens of the longest row; 0: 4096
   std::int64_t kv_len_mean = 0;  // of a row, where it is roughly known; 0: not known
+
+  splitkv_workload workload() const {
+    auto workload = sized<splitkv_workload>();
+    workload.batch = batch;
+    workload.kv_len = kv_len;
+    workload.kv_len_mean = kv_len_mean;
+    return workload;
+  }
 };
 
 // How a runtime is opened. Callbacks are called from any thread and must not throw.
@@ -246,10 +297,7 @@ class Runtime {
   // schedule: all or some words of a schedule; empty: SPLITKV_SCHEDULE, else the library's choice.
   Kernel prepare(const std::string& device, const std::string& problem, Hints hints = Hints(),
                  const std::string& schedule = std::string()) {
-    auto workload = sized<splitkv_workload>();
-    workload.batch = hints.batch;
-    workload.kv_len = hints.kv_len;
-    workload.kv_len_mean = hints.kv_len_mean;
+    const splitkv_workload workload = hints.workload();
     splitkv_kernel* kernel = nullptr;
     c_layer::check([&](splitkv_message* m) {
       return splitkv_prepare(handle_.get(), device.c_str(), problem.c_str(), &workload,
@@ -289,6 +337,19 @@ class Runtime {
                                    &merger, m);
     });
     return Merger(merger);
+  }
+
+  // places: "slots" or "rows"; type of new elements: "fp32", "fp16", "bf16"; empty: the problem's q
+  // type.
+  Appender prepare_append(const std::string& device, const std::string& problem,
+                          const std::string& places, const std::string& type = std::string()) {
+    splitkv_appender* appender = nullptr;
+    c_layer::check([&](splitkv_message* m) {
+      return splitkv_prepare_append(handle_.get(), device.c_str(), problem.c_str(),
+                                    type.empty() ? nullptr : type.c_str(), places.c_str(),
+                                    &appender, m);
+    });
+    return Appender(appender);
   }
 
   splitkv_statistics statistics() const {

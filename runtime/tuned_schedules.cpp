@@ -128,6 +128,9 @@ Result<ScheduleChoice> schedule_of(const TunedMatch& found, const Problem& probl
                                                                  : choice.schedule.splits);
   }
   choice.why += ")";
+  choice.decider = found.match == Match::exact         ? Decider::record_exact
+                   : found.match == Match::near_bucket ? Decider::record_near
+                                                       : Decider::record_other_device;
   return choice;
 }
 
@@ -165,6 +168,11 @@ void TunedSchedules::add(std::vector<KeptRecord> records) {
   for (KeptRecord& record : records) added_.push_back(std::move(record));
 }
 
+void TunedSchedules::add_own(std::vector<KeptRecord> records) {
+  const std::lock_guard lock(mutex_);
+  for (KeptRecord& record : records) own_.push_back(std::move(record));
+}
+
 void TunedSchedules::ignore_user_file() {
   const std::lock_guard lock(mutex_);
   reads_user_file_ = false;
@@ -182,11 +190,11 @@ std::optional<ScheduleChoice> TunedSchedules::find(const Problem& problem, const
     shipped_ = read_records(shipped_text_, "the library's records",
                             [&](const std::string& line) { log_.warning(line); });
   }
-  std::vector<TunedMatch> found = matching(user_, problem, workload, target);
-  const std::vector<TunedMatch> added = matching(added_, problem, workload, target);
-  found.insert(found.end(), added.begin(), added.end());
-  const std::vector<TunedMatch> shipped = matching(shipped_, problem, workload, target);
-  found.insert(found.end(), shipped.begin(), shipped.end());
+  std::vector<TunedMatch> found;
+  for (const auto* records : {&own_, &user_, &added_, &shipped_}) {
+    const std::vector<TunedMatch> some = matching(*records, problem, workload, target);
+    found.insert(found.end(), some.begin(), some.end());
+  }
   std::stable_sort(found.begin(), found.end(), is_better);
   for (const TunedMatch& one : found) {
     Result<ScheduleChoice> choice = schedule_of(one, problem, workload, target);

@@ -1,4 +1,5 @@
-// Finding what was tuned: the user's file and the records that come with the library.
+// Finding what was tuned: by this process, in the user's file, in packs, and the records that come
+// with the library.
 #pragma once
 
 #include <sys/types.h>
@@ -48,10 +49,13 @@ class TunedSchedules {
 
   // Records that stand between the user's and the library's, the later added first.
   void add(std::vector<KeptRecord> records);
+  // Records that this process made, and keeps nowhere else: they stand before the user's.
+  void add_own(std::vector<KeptRecord> records);
   // From now on the user's file is not read.
   void ignore_user_file();
 
-  // The best match of all; where they match alike, the user's. Nothing where none does.
+  // The best match of all; where they match alike, this process's own, then the user's. Nothing
+  // where none does.
   std::optional<ScheduleChoice> find(const Problem& problem, const Workload& workload,
                                      const Target& target, const Environment& environment);
 
@@ -73,6 +77,7 @@ class TunedSchedules {
   const std::string_view shipped_text_;
   std::mutex mutex_;
   bool reads_user_file_ = true;
+  std::vector<KeptRecord> own_;
   std::vector<KeptRecord> added_;
   bool shipped_read_ = false;
   std::vector<KeptRecord> shipped_;

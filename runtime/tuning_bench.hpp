@@ -49,6 +49,9 @@ class TuningBench {
   // Microseconds of a run at that point, from `repeat` measurements.
   virtual Result<double> time_us(const Schedule& schedule, const TuningPoint& point, int repeat,
                                  double limit_s) = 0;
+  // Bytes that tensors may take of the device's memory from now on. An error where this bench
+  // cannot keep to it.
+  virtual Outcome limit_memory(uint64_t bytes);
 };
 
 }  // namespace splitkv

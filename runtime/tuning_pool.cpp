@@ -31,6 +31,11 @@ std::string print(const TuningPoint& point) {
                      point.rows == RowLengths::ragged ? " ragged" : "");
 }
 
+Outcome TuningBench::limit_memory(uint64_t bytes) {
+  return Error{Status::unsupported,
+               fmt::format("memory_bytes={}: this bench cannot keep to it; 0 would work", bytes)};
+}
+
 std::vector<int32_t> lengths_of(const TuningPoint& point) {
   std::vector<int32_t> lengths(size_t(point.batch), int32_t(point.kv_len));
   if (point.rows != RowLengths::ragged || point.batch < 2) return lengths;

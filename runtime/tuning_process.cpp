@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -16,13 +16,16 @@
 #include <cstring>
 
 #include "compiler/text.hpp"
-
-extern char** environ;
+#include "runtime/child_process.hpp"
+#include "runtime/splitkv.h"
 
 namespace splitkv {
 namespace {
 
 constexpr int kMostBarrenStarts = 3;
+constexpr double kLookEvery_s = 0.1;  // whether it is cancelled
+
+Error cancelled() { return {Status::not_prepared, "the measuring was cancelled"}; }
 
 double now_s() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -183,6 +186,11 @@ std::string serve_one(TuningBench& bench, std::string_view line) {
   const std::string_view whole = line, verb = take_word(line);
   int repeat = 0;
   TuningPoint point;
+  if (verb == "memory") {
+    uint64_t bytes = 0;
+    if (!read_number(line, bytes)) return answer_of(not_understood(whole));
+    return answer_of(bench.limit_memory(bytes));
+  }
   if (verb == "time" && !read_number(take_word(line), repeat))
     return answer_of(not_understood(whole));
   if (verb != "check" && !read_point(line, point)) return answer_of(not_understood(whole));
@@ -197,8 +205,10 @@ std::string serve_one(TuningBench& bench, std::string_view line) {
 }  // namespace
 
 Result<std::unique_ptr<ProcessBench>> ProcessBench::start(std::vector<std::string> command,
-                                                          double ready_limit_s) {
-  std::unique_ptr<ProcessBench> bench(new ProcessBench(std::move(command), ready_limit_s));
+                                                          double ready_limit_s,
+                                                          ProcessOptions options) {
+  std::unique_ptr<ProcessBench> bench(
+      new ProcessBench(std::move(command), ready_limit_s, std::move(options)));
   if (const Outcome begun = bench->begin(); !begun) return begun.error();
   return bench;
 }
@@ -213,44 +223,45 @@ Outcome ProcessBench::spawn() {
     return Error{Status::internal, fmt::format("socketpair: {}", std::strerror(errno))};
   }
   FileHandle here(ends[0]), there(ends[1]);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, there.get(), 0);
-  posix_spawn_file_actions_adddup2(&actions, there.get(), 1);
-  std::vector<char*> arguments;
-  for (const std::string& argument : command_) {
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  }
-  arguments.push_back(nullptr);
-  const int fault =
-      posix_spawnp(&process_, arguments.front(), &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (fault != 0) {
-    process_ = -1;
-    return Error{Status::internal, fmt::format("a measuring process ({}) cannot be started: {}",
-                                               command_.front(), std::strerror(fault))};
-  }
+  const Result<pid_t> started =
+      start_process(command_, there.get(), options_.environment, options_.quiet);
+  if (!started) return started.error();
+  process_ = *started;
   socket_ = std::move(here);
   unread_.clear();
   ++starts_;
   return Unit{};
 }
 
+// "ready WORKERS VERSION".
+Outcome ProcessBench::greet() {
+  const Result<std::string> answer = receive(now_s() + ready_limit_s_);
+  if (!answer) return answer.error();
+  std::string_view rest = *answer;
+  if (take_word(rest) != "ready" || !read_number(take_word(rest), workers_)) {
+    (void)ended("");
+    return error_of(*answer);
+  }
+  if (rest == splitkv_version()) return Unit{};
+  (void)ended("is of another version");
+  return Error{Status::invalid_argument,
+               fmt::format("the measuring process ({}) is of SplitKV {} and would measure its own "
+                           "kernels; one of {} would work",
+                           command_.front(), rest.empty() ? "that does not say its version" : rest,
+                           splitkv_version())};
+}
+
 Outcome ProcessBench::begin() {
+  if (options_.is_cancelled()) return cancelled();
   if (process_ > 0) return Unit{};
   if (barren_ >= kMostBarrenStarts) {
     return Error{Status::device_error, "measuring processes end before they are ready"};
   }
   ++barren_;
   if (const Outcome spawned = spawn(); !spawned) return spawned;
-  const Result<std::string> answer = receive(now_s() + ready_limit_s_);
-  if (!answer) return answer.error();
-  if (!answer->starts_with("ready ") || !read_number(answer->substr(6), workers_)) {
-    (void)ended("");
-    return error_of(*answer);
-  }
+  if (const Outcome ready = greet(); !ready) return ready;
   barren_ = 0;
-  return Unit{};
+  return options_.memory_bytes > 0 ? limit_memory(options_.memory_bytes) : Outcome(Unit{});
 }
 
 // Ends the process. how: what it did; empty where it ended of itself and its status is told.
@@ -298,8 +309,12 @@ Result<std::string> ProcessBench::receive(double until_s) {
       return ended(
           fmt::format("gave no answer within {:.1f} s; its process was ended", until_s - begun));
     }
+    if (options_.is_cancelled()) {
+      (void)ended("is no longer needed");
+      return cancelled();
+    }
     pollfd waiting{socket_.get(), POLLIN, 0};
-    const int ready = poll(&waiting, 1, int(std::min(left, 1e6) * 1e3) + 1);
+    const int ready = poll(&waiting, 1, int(std::min(left, kLookEvery_s) * 1e3) + 1);
     if (ready <= 0) continue;
     char part[4096];
     const ssize_t count = recv(socket_.get(), part, sizeof(part), 0);
@@ -354,6 +369,12 @@ Result<double> ProcessBench::time_us(const Schedule& schedule, const TuningPoint
       ask(fmt::format("time {} {} {}", repeat, words_of(point), print(schedule)), limit_s));
 }
 
+// Of every process that is started from now on as well.
+Outcome ProcessBench::limit_memory(uint64_t bytes) {
+  options_.memory_bytes = bytes;
+  return outcome_of(ask(fmt::format("memory {}", bytes), ready_limit_s_));
+}
+
 void serve_bench(const Result<std::unique_ptr<TuningBench>>& opened, int in, int out) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a candidate that hangs must not outlive who asked for it
   if (!opened) {
@@ -362,7 +383,7 @@ void serve_bench(const Result<std::unique_ptr<TuningBench>>& opened, int in, int
   }
   TuningBench& bench = **opened;
   Lines lines(in);
-  if (!say(out, fmt::format("ready {}", bench.workers()))) return;
+  if (!say(out, fmt::format("ready {} {}", bench.workers(), splitkv_version()))) return;
   for (std::string line; lines.next(line);) {
     constexpr std::string_view prepare = "prepare ";
     const std::string answer = line.starts_with(prepare)

@@ -5,6 +5,8 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,12 +16,23 @@
 
 namespace splitkv {
 
+struct ProcessOptions {
+  std::vector<std::string> environment;  // "NAME=VALUE", over the variables of this process
+  bool quiet = false;                    // what it writes to stderr is dropped
+  uint64_t memory_bytes = 0;             // what it is limited to; 0: it is not
+  // Asked some ten times a second while a process is waited for. true: it is ended, and nothing is
+  // asked of another one.
+  std::function<bool()> is_cancelled = [] { return false; };
+};
+
 class ProcessBench final : public TuningBench {
  public:
   // command: a program and its arguments, which calls serve_bench on descriptors 0 and 1 at once.
-  // Seconds it may take to be ready. An error where it cannot be started or is never ready.
+  // Seconds it may take to be ready. An error where it cannot be started, is never ready, or is of
+  // another version of SplitKV: it would measure other kernels.
   static Result<std::unique_ptr<ProcessBench>> start(std::vector<std::string> command,
-                                                     double ready_limit_s = 60);
+                                                     double ready_limit_s = 60,
+                                                     ProcessOptions options = {});
   ~ProcessBench() override;
 
   int workers() const override { return workers_; }
@@ -28,14 +41,16 @@ class ProcessBench final : public TuningBench {
   Result<double> floor_us(const TuningPoint& point, double limit_s) override;
   Result<double> time_us(const Schedule& schedule, const TuningPoint& point, int repeat,
                          double limit_s) override;
+  Outcome limit_memory(uint64_t bytes) override;
 
   int starts() const { return starts_; }  // of processes so far
 
  private:
-  ProcessBench(std::vector<std::string> command, double ready_limit_s)
-      : command_(std::move(command)), ready_limit_s_(ready_limit_s) {}
+  ProcessBench(std::vector<std::string> command, double ready_limit_s, ProcessOptions options)
+      : command_(std::move(command)), ready_limit_s_(ready_limit_s), options_(std::move(options)) {}
   Outcome begin();  // starts a process where none is alive
   Outcome spawn();
+  Outcome greet();
   Outcome send(const std::string& text);
   Result<std::string> receive(double until_s);
   Error ended(const std::string& how);
@@ -43,6 +58,7 @@ class ProcessBench final : public TuningBench {
 
   const std::vector<std::string> command_;
   const double ready_limit_s_;
+  ProcessOptions options_;
   FileHandle socket_;
   pid_t process_ = -1;
   std::string unread_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -76,6 +77,13 @@ std::vector<Schedule> codes_of(const Problem& problem, const Target& target) {
           if (resources_of(problem, code, target).blocks_per_sm < 1) continue;
           if (!verify(problem, code, target)) wider.push_back(code);
         }
+  // Long rows that are K and V at once come faster by tensor map.
+  if (problem.v_in_k) {
+    for (Schedule code : codes) {
+      code.loads = Loads::tensor;
+      if (!verify(problem, code, target)) wider.push_back(code);
+    }
+  }
   for (const Schedule& code : wider) {
     if (std::find(codes.begin(), codes.end(), code) == codes.end()) codes.push_back(code);
   }
@@ -158,7 +166,76 @@ void add_cpu(const Problem& problem, const Target& target, int most, Chosen& cho
   }
 }
 
+// ---- sizes --------------------------------------------------------------------------------------
+
+// The workload of its bucket that is cut finest: the fewest rows, the longest length. Where
+// everything is meant, one endless row.
+std::vector<Workload> finest_of(const Problem& problem, const std::vector<Workload>& workloads) {
+  if (workloads.empty()) return {{1, std::numeric_limits<int32_t>::max(), 0}};
+  std::vector<Workload> finest;
+  for (const Workload& workload : workloads) {
+    const TuningBucket bucket = bucket_of(problem, workload);
+    if (bucket.batch == 0) {
+      finest.push_back(workload);
+    } else {
+      finest.push_back({bucket.batch / 2 + 1, bucket.kv_len, 0});
+    }
+  }
+  // What a deterministic problem is cut for whatever the workload.
+  if (problem.deterministic) finest.push_back({1, 16384, 0});
+  return finest;
+}
+
+class Largest {
+ public:
+  Largest(const Problem& problem, const Target& target, int64_t batch)
+      : problem_(problem),
+        batch_(batch),
+        counters_(target.kind == TargetKind::cuda ? kMostCounters : 1) {}
+
+  // As if it were joined in the way that takes most: (m, l) in fp32, and the counters of clusters.
+  void add(Schedule schedule) {
+    schedule.reduce = Reduce::last_block;
+    schedule.cluster = 1;
+    schedule.merge = Merge::mlo;
+    schedule.partial_dtype = DType::fp32;
+    const BufferSizes needed = buffer_sizes(problem_, schedule, batch_);
+    sizes_.scratch_bytes = std::max(sizes_.scratch_bytes, needed.scratch_bytes);
+    sizes_.state_bytes = std::max(sizes_.state_bytes, needed.state_bytes * counters_);
+  }
+  const BufferSizes& sizes() const { return sizes_; }
+
+ private:
+  static constexpr int64_t kMostCounters = 8;  // of a sequence: blocks of the largest cluster tried
+
+  const Problem& problem_;
+  const int64_t batch_, counters_;
+  BufferSizes sizes_;
+};
+
 }  // namespace
+
+BufferSizes adoptable_sizes(const Problem& problem, const Target& target,
+                            const std::vector<Workload>& workloads, int64_t max_batch) {
+  Largest largest(problem, target, max_batch);
+  for (const Workload& workload : finest_of(problem, workloads)) {
+    if (target.kind == TargetKind::cuda) {
+      for (const Schedule& code : codes_of(problem, target)) {
+        for (const Schedule& launch : all_launches(problem, workload, code, target)) {
+          largest.add(launch);
+        }
+      }
+      continue;
+    }
+    const Schedule own = default_schedule(problem, workload, target).schedule;
+    largest.add(own);
+    for (const Schedule& base : with_other_words(own, problem, target)) {
+      largest.add(base);
+      for (const Schedule& other : with_other_words(base, problem, target)) largest.add(other);
+    }
+  }
+  return largest.sizes();
+}
 
 std::vector<Schedule> tuning_candidates(const Problem& problem, const TuningPoint& point,
                                         const Target& target, int most) {

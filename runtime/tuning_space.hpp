@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "codegen/launch_shape.hpp"
 #include "runtime/tuning_bench.hpp"
 
 namespace splitkv {
@@ -18,5 +19,12 @@ std::vector<Schedule> tuning_candidates(const Problem& problem, const TuningPoin
 // bf16 are never tried: they round once more than the accuracy contract allows unasked.
 std::vector<Schedule> neighbours(const Schedule& schedule, const Problem& problem,
                                  const Target& target);
+
+// Bytes of scratch and state that are enough, for every batch up to max_batch, for all candidates
+// of workloads in the buckets of these, with their neighbours, and for the library's own choices
+// there. No workloads: for those of all workloads, which takes far more, as one long row is cut
+// finely. partial_o_offset is 0.
+BufferSizes adoptable_sizes(const Problem& problem, const Target& target,
+                            const std::vector<Workload>& workloads, int64_t max_batch);
 
 }  // namespace splitkv

@@ -1,5 +1,5 @@
-// The running rows of a block's warps, joined through shared memory: what every kernel family does
-// when a piece's keys are done.
+// The running rows of a block's streams, joined through shared memory: what every kernel family
+// does when a piece's keys are done.
 #pragma once
 
 #include "arrive.cuh"
@@ -8,13 +8,14 @@
 
 namespace splitkv {
 
-// Shared memory: unnormalised accumulators [warps][rows][pitch], statistics [warps][rows], a flag.
+// Shared memory: unnormalised accumulators [streams][rows][pitch], statistics [streams][rows], a
+// flag.
 template <const Config& C>
 struct BlockRows {
   // Lanes that hold neighbouring rows at one dim store into different banks.
   static constexpr int pitch = ceil_div(C.dim_v, 16) * 16 + 4;
-  static constexpr int statistics_bytes = ceil_div(C.rows * C.warps, 2) * 16;
-  static constexpr int bytes = 4 * C.rows * C.warps * pitch + statistics_bytes + 16;
+  static constexpr int statistics_bytes = ceil_div(C.rows * streams(C), 2) * 16;
+  static constexpr int bytes = 4 * C.rows * streams(C) * pitch + statistics_bytes + 16;
 
   float* acc;
   Statistics* statistics;
@@ -24,21 +25,21 @@ struct BlockRows {
 
   __device__ BlockRows(float* shared, int own_bytes, float scale)
       : acc(shared),
-        statistics(reinterpret_cast<Statistics*>(shared + C.warps * C.rows * pitch)),
+        statistics(reinterpret_cast<Statistics*>(shared + streams(C) * C.rows * pitch)),
         flag(reinterpret_cast<u32*>(statistics) + statistics_bytes / 4),
         beyond(shared + own_bytes / 4),
         v_scale(scale) {}
 
-  __device__ float* row(int warp, int r) const { return acc + (warp * C.rows + r) * pitch; }
+  __device__ float* row(int stream, int r) const { return acc + (stream * C.rows + r) * pitch; }
 
-  // Row `r` of all warps; every thread computes the same bits.
+  // Row `r` of all streams; every thread computes the same bits.
   __device__ Statistics join_statistics(int r) const {
     Statistics all = statistics[r];
 #pragma unroll
-    for (int w = 1; w < C.warps; ++w) all.m = fmaxf(all.m, statistics[w * C.rows + r].m);
+    for (int w = 1; w < streams(C); ++w) all.m = fmaxf(all.m, statistics[w * C.rows + r].m);
     all.l = 0.0f;
 #pragma unroll
-    for (int w = 0; w < C.warps; ++w) {
+    for (int w = 0; w < streams(C); ++w) {
       const Statistics own = statistics[w * C.rows + r];
       all.l = fmaf(weight_of(own.m, all.m), own.l, all.l);
     }
@@ -49,7 +50,7 @@ struct BlockRows {
   __device__ float4 join_vector(int r, int dim, const Statistics& all, float unit) const {
     float4 sum = {-0.0f, -0.0f, -0.0f, -0.0f};
 #pragma unroll
-    for (int w = 0; w < C.warps; ++w) {
+    for (int w = 0; w < streams(C); ++w) {
       const float weight = weight_of(statistics[w * C.rows + r].m, all.m) * (unit * v_scale);
       add_vector<C>(sum, weight, load_vector<C>(row(w, r) + dim));
     }

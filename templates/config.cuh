@@ -40,9 +40,10 @@ struct Config {
   int rows;        // query rows a block holds
   int row_blocks;  // blocks of rows that make a group
   int warps;
-  int unroll;    // simt: keys a lane group has in flight
-  int lanes;     // simt: lanes of a lane group; together they hold one key
-  int vector_k;  // simt: elements one load of K brings
+  int row_warps;  // mma: warps that take the same keys and divide the rows; they share stages
+  int unroll;     // simt: keys a lane group has in flight
+  int lanes;      // simt: lanes of a lane group; together they hold one key
+  int vector_k;   // simt: elements one load of K brings
   int vector_v;
   int slice_qk;  // simt: elements of dim_qk that a lane holds, in vectors of vector_k
   int slice_v;
@@ -69,6 +70,9 @@ __host__ __device__ constexpr bool has_key_scale(KvScale scale) {
 
 // Statistics of one partial row: m and l, or S.
 __host__ __device__ constexpr int statistics(Merge merge) { return merge == Merge::mlo ? 2 : 1; }
+
+// Warps, or groups of row_warps of them, that take keys of their own.
+__host__ __device__ constexpr int streams(const Config& c) { return c.warps / c.row_warps; }
 
 // Query rows of one kv head.
 __host__ __device__ constexpr int head_rows(const Config& c) { return c.group_size * c.query_len; }

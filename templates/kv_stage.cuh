@@ -1,7 +1,7 @@
-// The mma family's way of K and V into shared memory: each warp keeps a ring of stages of its own,
-// a stage holding one step of 16 keys. Two load paths fill it: asynchronous copies of up to 16
-// bytes, for any layout, and copies by tensor map (tensor_copy.cuh), which bring a step at once.
-// How rows lie in a stage is in stage_rows.cuh.
+// The mma family's way of K and V into shared memory: each stream, a warp or the warps that divide
+// a block's rows, keeps a ring of stages, a stage holding one step of 16 keys. Two load paths fill
+// it: asynchronous copies of up to 16 bytes, for any layout, and copies by tensor map
+// (tensor_copy.cuh), which bring a step at once. How rows lie in a stage is in stage_rows.cuh.
 #pragma once
 
 #include "convert.cuh"
@@ -13,11 +13,13 @@
 
 namespace splitkv {
 
-// Where things lie in a block's shared memory: query rows [panels * 8][pitch_q], then each warp's
-// stages and its work area, in which 8-bit rows are widened.
+// Where things lie in a block's shared memory: query rows [row_warps * panels * 8][pitch_q], then
+// each stream's stages and its work area, in which 8-bit rows are widened.
 template <const Config& C>
 struct MmaShape {
-  static constexpr int panels = ceil_div(C.rows, 8);
+  static constexpr int panels = ceil_div(C.rows, 8 * C.row_warps);  // of a warp
+  static constexpr int block_rows = C.row_warps * panels * 8;
+  static constexpr int lanes = 32 * C.row_warps;  // of a stream
   static constexpr int dim_qk = whole_sixteens(C.dim_qk);
   static constexpr int dim_v = whole_sixteens(C.dim_v);
   static constexpr bool wide_k = size_bytes(C.k_dtype) == 2;
@@ -43,34 +45,47 @@ struct MmaShape {
                                 StageRows<pitch_v, by_tensor ? column_of(pitch_v) : pitch_v>>::Type;
   // Swizzles count from multiples of 1024 bytes.
   static constexpr int query_bytes =
-      by_tensor ? ceil_div(panels * 8 * pitch_q, 1024) * 1024 : panels * 8 * pitch_q;
-  static constexpr int warp_bytes = C.stages * step_bytes + step_keys * pitch_work;
-  static constexpr int staging_bytes = query_bytes + C.warps * warp_bytes;
-  static constexpr int barrier_bytes = by_tensor ? C.warps * C.stages * 8 : 0;
-  static_assert(!by_tensor || (step_keys * pitch_k % 1024 == 0 && warp_bytes % 1024 == 0),
+      by_tensor ? ceil_div(block_rows * pitch_q, 1024) * 1024 : block_rows * pitch_q;
+  static constexpr int stream_bytes = C.stages * step_bytes + step_keys * pitch_work;
+  static constexpr int staging_bytes = query_bytes + streams(C) * stream_bytes;
+  static constexpr int barrier_bytes = by_tensor ? streams(C) * C.stages * 8 : 0;
+  static_assert(!by_tensor || (step_keys * pitch_k % 1024 == 0 && stream_bytes % 1024 == 0),
                 "stages lie at multiples of 1024 bytes");
 };
 
-// One warp's share of a piece: steps of 16 keys, tile after tile. Warps divide every tile.
+// Where the lanes of a stream meet.
 template <const Config& C>
-struct WarpSteps {
-  static constexpr int a_tile = C.tile_kv / (step_keys * C.warps);
-  static_assert(a_tile * step_keys * C.warps == C.tile_kv, "warps divide a tile into whole steps");
+__device__ inline void sync_stream() {
+  if constexpr (C.row_warps == 1) {
+    __syncwarp();
+  } else {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / MmaShape<C>::lanes),
+                 "n"(MmaShape<C>::lanes)
+                 : "memory");
+  }
+}
+
+// One stream's share of a piece: steps of 16 keys, tile after tile. Streams divide every tile.
+template <const Config& C>
+struct StreamSteps {
+  static constexpr int a_tile = C.tile_kv / (step_keys * streams(C));
+  static_assert(a_tile * step_keys * streams(C) == C.tile_kv,
+                "streams divide a tile into whole steps");
 
   i32 first_tile;
   i32 tile_step;
   i32 count;
-  i32 warp;
+  i32 stream;
 
-  __device__ WarpSteps(const Piece& piece, i32 warp_index)
+  __device__ StreamSteps(const Piece& piece, i32 stream_index)
       : first_tile(piece.row.first_tile + piece.tile_begin),
         tile_step(piece.tile_step),
         count(ceil_div(larger(piece.tile_end - piece.tile_begin, 0), piece.tile_step) * a_tile),
-        warp(warp_index) {}
+        stream(stream_index) {}
 
   __device__ i32 first_key(i32 step) const {
     const i32 tile = first_tile + step / a_tile * tile_step;
-    return tile * C.tile_kv + (warp * a_tile + step % a_tile) * step_keys;
+    return tile * C.tile_kv + (stream * a_tile + step % a_tile) * step_keys;
   }
 };
 
@@ -83,7 +98,7 @@ struct StepRows {
   bool readable;       // what was looked up may be read
 };
 
-// One of a warp's ring of stages: `rows` is where its K rows begin, then come V's and the keys'
+// One of a stream's ring of stages: `rows` is where its K rows begin, then come V's and the keys'
 // scales. By tensor map it has a barrier, and the rounds of the ring are its phases.
 struct Stage {
   u32 rows;
@@ -99,22 +114,24 @@ struct KvStages {
   const KvWalk<C> walk;
   const i32 first_key;
   const i32 end_key;
-  const u32 base;  // of this warp, in shared memory
+  const u32 base;  // of this stream, in shared memory
   const u32 barriers;
   const i32 kv_head;
-  const i32 lane;
+  const i32 lane;         // of the warp
+  const i32 stream_lane;  // of all warps of the stream
 
-  // `shared_barriers`: those of all warps.
+  // `shared_barriers`: those of all streams.
   __device__ KvStages(const LaunchArgs& launch, const Piece& piece, u32 shared, u32 shared_barriers,
                       i32 lane_index)
       : args(launch),
         walk(launch, piece.batch_row, piece.kv_head),
         first_key(piece.row.first_key),
         end_key(piece.row.end_key),
-        base(shared + Shape::query_bytes + threadIdx.x / 32 * Shape::warp_bytes),
-        barriers(shared_barriers + threadIdx.x / 32 * (C.stages * 8)),
+        base(shared + Shape::query_bytes + threadIdx.x / Shape::lanes * Shape::stream_bytes),
+        barriers(shared_barriers + threadIdx.x / Shape::lanes * (C.stages * 8)),
         kv_head(piece.kv_head),
-        lane(lane_index) {}
+        lane(lane_index),
+        stream_lane(threadIdx.x % Shape::lanes) {}
 
   // The ring begins with the stage before its first.
   __device__ Stage last_stage() const {
@@ -128,17 +145,17 @@ struct KvStages {
 
   __device__ void start_barriers() const {
     if constexpr (Shape::by_tensor) {
-      if (lane < C.stages) start_barrier(barriers + 8 * lane);
+      if (stream_lane < C.stages) start_barrier(barriers + 8 * stream_lane);
       publish_barriers();
-      __syncwarp();
+      sync_stream<C>();
     }
   }
 
   // Once every stage has been waited for.
   __device__ void end_barriers() const {
     if constexpr (Shape::by_tensor && C.partition == Partition::flat) {
-      __syncwarp();
-      if (lane < C.stages) end_barrier(barriers + 8 * lane);
+      sync_stream<C>();
+      if (stream_lane < C.stages) end_barrier(barriers + 8 * stream_lane);
     }
   }
   static __device__ u32 v_rows(u32 stage) {
@@ -191,9 +208,9 @@ struct KvStages {
                         const typename KvWalk<C>::Pages& pages) const {
     if constexpr (Shape::by_tensor) {
       if (is_whole(step_key) && (!C.checked || walk.place_in(args, pages, step_key).readable)) {
-        if (lane == 0) copy_step(stage, step_key, pages);
+        if (stream_lane == 0) copy_step(stage, step_key, pages);
       } else {
-        if (lane == 0) arrive(stage.barrier);
+        if (stream_lane == 0) arrive(stage.barrier);
         copy_keys(stage.rows, step_key, rows_of(step_key, pages));
       }
     } else {
@@ -216,7 +233,7 @@ struct KvStages {
     } else {
       wait_copies<C.stages - 1>();
     }
-    __syncwarp();
+    sync_stream<C>();
   }
 
   __device__ void copy_step(const Stage& stage, i32 step_key,
@@ -238,21 +255,21 @@ struct KvStages {
       constexpr int v_bytes = C.dim_v * size_bytes(C.v_dtype);
       const i64 k_stride = args.k_stride_token * size_bytes(C.k_dtype);
       const i64 v_stride = args.v_stride_token * size_bytes(C.v_dtype);
-      if constexpr (!C.v_in_k && k_bytes == v_bytes && has_columns<k_bytes, C.copy_k>) {
-        copy_columns<k_bytes, C.copy_k, typename Shape::KRows, 2>(
-            {{stage, rows.k, k_stride}, {v_rows(stage), rows.v, v_stride}}, step_key,
-            rows.readable);
+      const RowCopy k = {stage, rows.k, k_stride};
+      const RowCopy v = {v_rows(stage), rows.v, v_stride};
+      if constexpr (!C.v_in_k && k_bytes == v_bytes && C.copy_k == C.copy_v) {
+        copy_rows<k_bytes, C.copy_k, typename Shape::KRows>({k, v}, step_key, rows.readable);
       } else {
-        copy_rows<k_bytes, C.copy_k, typename Shape::KRows>({stage, rows.k, k_stride}, step_key,
-                                                            rows.readable);
+        copy_rows<k_bytes, C.copy_k, typename Shape::KRows>({k}, step_key, rows.readable);
         if constexpr (!C.v_in_k) {
-          copy_rows<v_bytes, C.copy_v, typename Shape::VRows>({v_rows(stage), rows.v, v_stride},
-                                                              step_key, rows.readable);
+          copy_rows<v_bytes, C.copy_v, typename Shape::VRows>({v}, step_key, rows.readable);
         }
       }
       if constexpr (Shape::key_scales) {
-        copy_async<4>(scales(stage) + 4 * lane, rows.scale,
-                      rows.readable && counts(step_key + lane % step_keys));
+        if (C.row_warps == 1 || stream_lane < 32) {
+          copy_async<4>(scales(stage) + 4 * lane, rows.scale,
+                        rows.readable && counts(step_key + lane % step_keys));
+        }
       }
     }
     commit_copies();
@@ -268,26 +285,27 @@ struct KvStages {
   // Whether a lane can take the same chunk of every row that it copies.
   template <int RowBytes, int Bytes>
   static constexpr bool has_columns = even_rows&& RowBytes / Bytes > 1 &&
-                                      32 % (RowBytes / Bytes) == 0;
+                                      Shape::lanes % (RowBytes / Bytes) == 0 &&
+                                      step_keys % (Shape::lanes / (RowBytes / Bytes)) == 0;
 
-  template <int RowBytes, int Bytes, class Rows>
-  __device__ void copy_rows(const RowCopy& rows, i32 step_key, bool readable) const {
+  // Rows of one shape together. Four copies a turn of the loop: further unrolling takes much longer
+  // to compile, less unrolling longer to run.
+  template <int RowBytes, int Bytes, class Rows, int Count>
+  __device__ void copy_rows(const RowCopy (&rows)[Count], i32 step_key, bool readable) const {
     static_assert(RowBytes % Bytes == 0, "no copy crosses a row's end");
     if constexpr (has_columns<RowBytes, Bytes>) {
-      copy_columns<RowBytes, Bytes, Rows, 1>({rows}, step_key, readable);
+      copy_columns<RowBytes, Bytes, Rows>(rows, step_key, readable);
     } else {
-      copy_any_rows<RowBytes, Bytes, Rows>(rows.to, step_key, rows.from, rows.stride_bytes,
-                                           readable);
+      copy_any_rows<RowBytes, Bytes, Rows>(rows, step_key, readable);
     }
   }
 
-  // Rows of one shape together. Unrolling no further is a quarter of the kernel's compile time.
   template <int RowBytes, int Bytes, class Rows, int Count>
   __device__ void copy_columns(const RowCopy (&rows)[Count], i32 step_key, bool readable) const {
     constexpr int copies = RowBytes / Bytes;
-    constexpr int apart = 32 / copies;
-    const int byte = lane % copies * Bytes;
-    int row = lane / copies;
+    constexpr int apart = Shape::lanes / copies;
+    const int byte = stream_lane % copies * Bytes;
+    int row = stream_lane / copies;
     const char* from[Count];
 #pragma unroll
     for (int i = 0; i < Count; ++i) from[i] = rows[i].from + row * rows[i].stride_bytes + byte;
@@ -304,32 +322,32 @@ struct KvStages {
     }
   }
 
-  template <int RowBytes, int Bytes, class Rows>
-  __device__ void copy_any_rows(u32 to, i32 step_key, const char* rows, i64 stride_bytes,
-                                bool readable) const {
+  template <int RowBytes, int Bytes, class Rows, int Count>
+  __device__ void copy_any_rows(const RowCopy (&rows)[Count], i32 step_key, bool readable) const {
     constexpr int copies = RowBytes / Bytes;
-    constexpr int rounds = ceil_div(step_keys * copies, 32);
-#pragma unroll smaller(rounds, 8)
-    for (int round = 0; round < rounds; ++round) {
-      const int index = round * 32 + lane;
+#pragma unroll 4 / Count
+    for (int round = 0; round < ceil_div(step_keys * copies, Shape::lanes); ++round) {
+      const int index = round * Shape::lanes + stream_lane;
       const int row = smaller(index / copies, step_keys - 1);
-      const char* from;
-      bool is_read = counts(step_key + row);
-      if constexpr (even_rows) {
-        from = rows + row * stride_bytes;
-        if constexpr (C.checked) is_read = is_read && readable;
-      } else {
-        from =
-            reinterpret_cast<const char*>(__shfl_sync(all_lanes, reinterpret_cast<i64>(rows), row));
-        if constexpr (C.checked) {
-          const bool row_readable = __shfl_sync(all_lanes, int(readable), row) != 0;
-          is_read = is_read && row_readable;
-        }
-      }
-      if (step_keys * copies % 32 != 0 && index >= step_keys * copies) continue;
       const int byte = index % copies * Bytes;
-      copy_async<Bytes>(to + Rows::at(row, byte), from + byte, is_read);
+      bool is_read = counts(step_key + row);
+      if constexpr (C.checked) {
+        const bool row_readable =
+            even_rows ? readable : __shfl_sync(all_lanes, int(readable), row) != 0;
+        is_read = is_read && row_readable;
+      }
+      const bool takes_part = step_keys * copies % Shape::lanes == 0 || index < step_keys * copies;
+#pragma unroll
+      for (int i = 0; i < Count; ++i) {
+        const char* from =
+            even_rows ? rows[i].from + row * rows[i].stride_bytes : of_lane(rows[i].from, row);
+        if (takes_part) copy_async<Bytes>(rows[i].to + Rows::at(row, byte), from + byte, is_read);
+      }
     }
+  }
+
+  static __device__ const char* of_lane(const char* own, int other) {
+    return reinterpret_cast<const char*>(__shfl_sync(all_lanes, reinterpret_cast<i64>(own), other));
   }
 
   // Elements between dim and the next multiple of 16 take part in the product and are never copied.
@@ -341,7 +359,7 @@ struct KvStages {
   template <int words>
   __device__ void clear_words() const {
 #pragma unroll 1
-    for (int index = lane; index < C.stages * step_keys * words; index += 32) {
+    for (int index = stream_lane; index < C.stages * step_keys * words; index += Shape::lanes) {
       const int row = index / words;
       const u32 to = base + row / step_keys * Shape::step_bytes +
                      Shape::KRows::at(row % step_keys, 2 * C.dim_qk + index % words * 4);
@@ -354,7 +372,7 @@ struct KvStages {
   __device__ void widen(u32 rows) const {
     constexpr int fours = whole_sixteens(Dim) / 4;
 #pragma unroll 4
-    for (int index = lane; index < step_keys * fours; index += 32) {
+    for (int index = stream_lane; index < step_keys * fours; index += Shape::lanes) {
       const int row = index / fours;
       const int dim = index % fours * 4;
       u32 four = 0;
@@ -371,7 +389,7 @@ struct KvStages {
           "r"(low), "r"(high)
           : "memory");
     }
-    __syncwarp();
+    sync_stream<C>();
   }
 };
 
@@ -383,11 +401,11 @@ struct PagesAhead {
   static constexpr bool used = C.page_size > 0 && KvStages<C>::even_rows;
 
   const KvStages<C>& stages;
-  const WarpSteps<C>& steps;
+  const StreamSteps<C>& steps;
   Pages now;
   Pages next;
 
-  __device__ PagesAhead(const KvStages<C>& of, const WarpSteps<C>& at)
+  __device__ PagesAhead(const KvStages<C>& of, const StreamSteps<C>& at)
       : stages(of), steps(at), now{0, 0}, next{0, 0} {
     if constexpr (used) {
       now = load(0);

@@ -13,7 +13,7 @@ template <const Config& C>
 struct QueryStage {
   using Shape = MmaShape<C>;
   static constexpr int pairs = Shape::dim_qk / 2;
-  static constexpr int rows_a_warp = ceil_div(Shape::panels * 8, C.warps);
+  static constexpr int rows_a_warp = ceil_div(Shape::block_rows, C.warps);
   static constexpr int pairs_a_lane = ceil_div(pairs, 32);
   static constexpr bool holds = rows_a_warp * pairs_a_lane <= 8;
 
@@ -66,7 +66,7 @@ struct QueryStage {
   }
 
   __device__ static void put(u32 shared, int r, int pair, u32 word) {
-    if (r >= Shape::panels * 8 || pair >= pairs) return;
+    if (r >= Shape::block_rows || pair >= pairs) return;
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared + turned<Shape::pitch_q>(r, pair * 4)),
                  "r"(word)
                  : "memory");

@@ -8,58 +8,134 @@
 
 namespace splitkv {
 
-// By one warp. Entry: the partials of all pieces are written and visible. Exit: out and lse of the
-// row are written. Lane i holds vectors i, i + 32, ... of the row. Partials are added in slot
-// order, whatever order they arrived in.
+// What a warp knows of one row whose partials it joins. Lane i holds vectors i, i + 32, ... of it.
 template <const Config& C>
-__device__ inline void reduce_row(const LaunchArgs& args, const Slots& slots,
-                                  const FinishedRow& place, int row_in_block, int lane) {
+struct ReducedRow {
   using Vector = RowVector<C>;
-  const auto statistics_of = [&](i32 piece) {
+  static constexpr int vectors = ceil_div(Vector::a_row, 32);
+
+  const LaunchArgs& args;
+  const Slots& slots;
+  int row_in_block;
+  int lane;
+
+  // Of `piece`; beyond the last, of no keys.
+  __device__ Statistics statistics_of(i32 piece) const {
     return piece < slots.pieces ? load_statistics<C>(args, slots(piece) * C.rows + row_in_block)
                                 : empty_statistics();
-  };
-  const Statistics first_own = statistics_of(lane);
-  Statistics all = join_over_warp(first_own);
-#pragma unroll 1
-  for (i32 base = 32; base < slots.pieces; base += 32) {
-    all = join(all, join_over_warp(statistics_of(base + lane)));
   }
-  all = with_sink<C>(args, all, place.q_head);
 
-  constexpr int vectors = ceil_div(Vector::a_row, 32);
-  float4 o[vectors];
+  // The lane's vector j of `piece`.
+  __device__ float4 vector_of(i32 piece, int j) const {
+    const i64 slot_row = slots(piece) * C.rows + row_in_block;
+    const int dim = Vector::width * (lane + 32 * j);
+    const bool inside = Vector::a_row % 32 == 0 || dim < C.dim_v;
+    return load_partial<C>(args, slot_row * C.dim_v + (inside ? dim : 0));
+  }
+
+  // `first_own`: of the pieces below 32, lane l's of piece l.
+  __device__ Statistics join_all(const Statistics& first_own, i32 q_head) const {
+    Statistics all = join_over_warp(first_own);
+#pragma unroll 1
+    for (i32 base = 32; base < slots.pieces; base += 32) {
+      all = join(all, join_over_warp(statistics_of(base + lane)));
+    }
+    return with_sink<C>(args, all, q_head);
+  }
+};
+
+// The sum of all partials, in slot order, whatever order they arrived in.
+template <const Config& C>
+__device__ inline Statistics sum_partials(const ReducedRow<C>& row, i32 q_head,
+                                          float4 (&o)[ReducedRow<C>::vectors]) {
+  const Statistics first_own = row.statistics_of(row.lane);
+  const Statistics all = row.join_all(first_own, q_head);
   const float unit = row_unit(all);
   const float start = initial_sum(all);
 #pragma unroll
   for (float4& four : o) four = {start, start, start, start};
 #pragma unroll 1
-  for (i32 base = 0; base < slots.pieces; base += 32) {
-    const Statistics own = base == 0 ? first_own : statistics_of(base + lane);
-    const float weight = share_of(own, all, unit);
-    // Partials have their loads in flight together; beyond the last, its own with weight 0.
-    constexpr int at_once = larger(8 / vectors, 2);
-    const i32 count = smaller(32, slots.pieces - base);
+  for (i32 base = 0; base < row.slots.pieces; base += 32) {
+    const Statistics own = base == 0 ? first_own : row.statistics_of(base + row.lane);
+    const float shares = share_of(own, all, unit);
+    // Partials have their loads in flight together; beyond the last, its own with share 0.
+    constexpr int at_once = larger(8 / ReducedRow<C>::vectors, 2);
+    const i32 count = smaller(32, row.slots.pieces - base);
 #pragma unroll 1
     for (i32 first = 0; first < count; first += at_once) {
 #pragma unroll
       for (i32 i = first; i < first + at_once; ++i) {
-        const float share = __shfl_sync(all_lanes, weight, i);
-        const i64 slot_row = slots(base + smaller(i, count - 1)) * C.rows + row_in_block;
+        const float share = __shfl_sync(all_lanes, shares, i);
+        const i32 piece = base + smaller(i, count - 1);
 #pragma unroll
-        for (int j = 0; j < vectors; ++j) {
-          const int dim = Vector::width * (lane + 32 * j);
-          const bool inside = Vector::a_row % 32 == 0 || dim < C.dim_v;
-          const i64 index = slot_row * C.dim_v + (inside ? dim : 0);
-          add_vector<C>(o[j], share, load_partial<C>(args, index));
+        for (int j = 0; j < ReducedRow<C>::vectors; ++j) {
+          add_vector<C>(o[j], share, row.vector_of(piece, j));
         }
       }
     }
   }
+  return all;
+}
 
+// The same in a kernel of its own, which has registers for loads that run ahead of the sums: the
+// first partials are on their way while the statistics are joined. They come in two groups; of a
+// group that has any, those beyond the last are the last again, with share 0.
+template <const Config& C>
+__device__ inline Statistics sum_partials_ahead(const ReducedRow<C>& row, i32 q_head,
+                                                float4 (&o)[ReducedRow<C>::vectors]) {
+  constexpr int vectors = ReducedRow<C>::vectors;
+  constexpr int group = vectors == 1 ? 8 : vectors == 2 ? 4 : 2;
+  constexpr int at_once = 2 * group;
+  static_assert(32 % at_once == 0, "a lane's statistics are those of one of 32 partials");
+  float4 values[at_once][vectors];
+  Statistics own = row.statistics_of(row.lane);
+  Statistics all = empty_statistics();
+  float unit = 0.0f;
+  float shares = 0.0f;
+#pragma unroll 1
+  for (i32 first = -at_once; first < row.slots.pieces; first += at_once) {
+    if (first > 0 && first % 32 == 0) own = row.statistics_of(first + row.lane);
+    if (first >= 0 && first % 32 == 0) shares = share_of(own, all, unit);
 #pragma unroll
-  for (int j = 0; j < vectors; ++j) {
-    const int dim = Vector::width * (lane + 32 * j);
+    for (i32 i = 0; i < at_once; ++i) {
+      if (first < 0 || first + i / group * group >= row.slots.pieces) break;
+      const float share = __shfl_sync(all_lanes, shares, first % 32 + i);
+#pragma unroll
+      for (int j = 0; j < vectors; ++j) add_vector<C>(o[j], share, values[i][j]);
+    }
+#pragma unroll
+    for (i32 i = 0; i < at_once; ++i) {
+      if (first + at_once + i / group * group >= row.slots.pieces) break;
+      const i32 piece = smaller(first + at_once + i, row.slots.pieces - 1);
+#pragma unroll
+      for (int j = 0; j < vectors; ++j) values[i][j] = row.vector_of(piece, j);
+    }
+    if (first >= 0) continue;
+    all = row.join_all(own, q_head);
+    unit = row_unit(all);
+    const float start = initial_sum(all);
+#pragma unroll
+    for (float4& four : o) four = {start, start, start, start};
+  }
+  return all;
+}
+
+// By one warp. Entry: the partials of all pieces are written and visible. Exit: out and lse of the
+// row are written.
+template <const Config& C>
+__device__ inline void reduce_row(const LaunchArgs& args, const Slots& slots,
+                                  const FinishedRow& place, int row_in_block, int lane) {
+  const ReducedRow<C> row = {args, slots, row_in_block, lane};
+  float4 o[ReducedRow<C>::vectors];
+  Statistics all;
+  if constexpr (C.reduce == Reduce::kernel) {
+    all = sum_partials_ahead<C>(row, place.q_head, o);
+  } else {
+    all = sum_partials<C>(row, place.q_head, o);
+  }
+#pragma unroll
+  for (int j = 0; j < ReducedRow<C>::vectors; ++j) {
+    const int dim = RowVector<C>::width * (lane + 32 * j);
     if (dim < C.dim_v) store_finished<C>(args, place, dim, o[j], all);
   }
 }

@@ -2,12 +2,12 @@
 // are panels of 8 columns: S^T = K q^T, then O^T += V^T P^T, so that a group of up to 8 query rows
 // costs what one costs.
 //
-// Every warp is a stream of its own: it takes steps of 16 keys of the block's tiles through its own
-// ring of stages (kv_stage.cuh), keeps running rows for all panels, and meets the other warps once,
-// at the end of the piece. With g = lane / 4 and t = lane % 4 a lane holds, of every panel, columns
-// 2 t and 2 t + 1: the scores of keys g and g + 8 of a step, the rows' maxima (equal in all lanes
-// of a t), its own keys' share of their sums, and dims g and g + 8 of every 16 of their
-// accumulators.
+// Every warp is a stream of its own, or row_warps of them are one and divide the block's rows: a
+// stream takes steps of 16 keys of the block's tiles through a ring of stages (kv_stage.cuh), its
+// warps keep running rows for their panels, and streams meet once, at the end of the piece. With g
+// = lane / 4 and t = lane % 4 a lane holds, of every panel, columns 2 t and 2 t + 1: the scores of
+// keys g and g + 8 of a step, the rows' maxima (equal in all lanes of a t), its own keys' share of
+// their sums, and dims g and g + 8 of every 16 of their accumulators.
 #pragma once
 
 #include "block_rows.cuh"
@@ -23,6 +23,12 @@ struct Mma {
   static constexpr int panels = Shape::panels;
   static constexpr int k_steps = Shape::dim_qk / 16;
   static constexpr int v_tiles = Shape::dim_v / 16;
+
+  // The first of the block's rows that this warp holds.
+  static __device__ int first_row() {
+    return C.row_warps == 1 ? 0 : threadIdx.x / 32 % C.row_warps * (8 * panels);
+  }
+
   // Weights are rounded to 16 bits for the product with V. Over many dims the errors average out;
   // of few, whose sums may nearly cancel, and where V's scales are rounded with the weights, what
   // the rounding left is multiplied too.
@@ -59,6 +65,9 @@ __device__ inline void multiply_keys(const Mma<C>& state, u32 shared_q, u32 rows
 #pragma unroll
     for (float& s : scores[p]) s = 0.0f;
   }
+  // One panel's products of long rows would wait for each other: two sums take them in turn.
+  constexpr bool two_sums = M::panels == 1 && !M::holds_q;
+  float odd[4] = {0.0f, 0.0f, 0.0f, 0.0f};
   const Rows row(rows, lane % 16, lane / 16);
 #pragma unroll(M::holds_q ? M::k_steps : 4)
   for (int x = 0; x < M::k_steps; ++x) {
@@ -71,9 +80,13 @@ __device__ inline void multiply_keys(const Mma<C>& state, u32 shared_q, u32 rows
       } else {
         u32 query[2];
         load_query_operand<C>(query, shared_q, p, x, lane);
-        multiply_add<M::Shape::type_k>(scores[p], keys, query);
+        multiply_add<M::Shape::type_k>(two_sums && x % 2 != 0 ? odd : scores[p], keys, query);
       }
     }
+  }
+  if constexpr (two_sums) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) scores[0][e] += odd[e];
   }
 }
 
@@ -128,7 +141,7 @@ __device__ inline void score_step(const LaunchArgs& args, const Piece& piece,
       const i32 key = step_key + g + e / 2 * 8;
       Coordinates at = {};
       if constexpr (Score::asks_place) {
-        const int r = smaller(p * 8 + 2 * t + e % 2, C.rows - 1);
+        const int r = smaller(Mma<C>::first_row() + p * 8 + 2 * t + e % 2, C.rows - 1);
         const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, r);
         at = coordinates_of<C>(args, piece.row, piece.batch_row, row, key);
       }
@@ -230,7 +243,7 @@ __device__ inline void add_step(Mma<C>& state, const LaunchArgs& args, const Pie
   if constexpr (Shape::v_is_widened_k) {
     rows = stages.work();
   } else if constexpr (!Shape::wide_v) {
-    __syncwarp();  // the work area's keys have been read
+    sync_stream<C>();  // the work area's keys have been read
     stages.template widen<C.v_dtype, Shape::type_v, C.dim_v, typename Shape::VRows>(rows);
     rows = stages.work();
   }
@@ -264,14 +277,15 @@ __device__ inline void load_queries(Mma<C>& state, u32 shared_q, int lane) {
   }
 }
 
-// A warp's stream: while one step is added, those after it are on their way, and the rows of the
+// A stream: while one step is added, those after it are on their way, and the rows of the
 // one beyond them are looked up. It begins by starting all its stages.
 template <const Config& C, class Score>
 __device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Piece& piece,
                                  u32 shared_q, u32 shared_barriers) {
   using Pages = typename KvWalk<C>::Pages;
   const QueryStage<C> queries(args, piece, shared_q);
-  const WarpSteps<C> steps(piece, threadIdx.x / 32);
+  const StreamSteps<C> steps(piece, threadIdx.x / MmaShape<C>::lanes);
+  const u32 warp_q = shared_q + Mma<C>::first_row() * MmaShape<C>::pitch_q;
   const KvStages<C> stages(args, piece, shared_q, shared_barriers, threadIdx.x % 32);
   const float k_scale = head_scale<C.k_scale>(args.k_scale, piece.kv_head);
   stages.start_barriers();
@@ -287,9 +301,9 @@ __device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Pi
     const i32 step_key = steps.first_key(step);
     if (!MmaShape<C>::by_tensor || step >= 0) stages.wait(stage, step_key);
     if (step >= 0 && !stages.is_outside(step_key)) {
-      add_step<C, Score>(state, args, piece, stages, stage.rows, step_key, shared_q, k_scale);
+      add_step<C, Score>(state, args, piece, stages, stage.rows, step_key, warp_q, k_scale);
     }
-    __syncwarp();  // all lanes have read the stage that is filled next
+    sync_stream<C>();  // all have read the stage that is filled next
     if (ahead >= 0 && ahead < steps.count) {
       stages.start(stage, steps.first_key(ahead), rows, pages);
     } else {
@@ -300,7 +314,7 @@ __device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Pi
     stage = stages.next_stage(stage);
     if (step == -1) {
       queries.store(shared_q);
-      load_queries<C>(state, shared_q, stages.lane);
+      load_queries<C>(state, warp_q, stages.lane);
     }
   }
   wait_copies<0>();
@@ -308,7 +322,7 @@ __device__ inline void add_steps(Mma<C>& state, const LaunchArgs& args, const Pi
 }
 
 template <const Config& C>
-__device__ inline void store_warp_rows(const Mma<C>& state, const BlockRows<C>& rows, int warp,
+__device__ inline void store_warp_rows(const Mma<C>& state, const BlockRows<C>& rows, int stream,
                                        int lane) {
   using M = Mma<C>;
   const int g = lane / 4;
@@ -322,10 +336,10 @@ __device__ inline void store_warp_rows(const Mma<C>& state, const BlockRows<C>& 
       for (int offset = 4; offset < 32; offset *= 2) {
         sum += __shfl_xor_sync(all_lanes, sum, offset);
       }
-      const int r = p * 8 + 2 * t + c;
-      if (C.rows % 8 != 0 && r >= C.rows) continue;
-      if (g == 0) rows.statistics[warp * C.rows + r] = {state.m[p][c], sum};
-      float* acc = rows.row(warp, r);
+      const int r = M::first_row() + p * 8 + 2 * t + c;
+      if (C.rows != M::Shape::block_rows && r >= C.rows) continue;
+      if (g == 0) rows.statistics[stream * C.rows + r] = {state.m[p][c], sum};
+      float* acc = rows.row(stream, r);
 #pragma unroll
       for (int x = 0; x < M::v_tiles; ++x) {
         const int dim = x * 16 + g;
@@ -370,7 +384,7 @@ __device__ inline void split_mma(const LaunchArgs& args, float* shared) {
       state.clear();
       add_steps<C, Score>(state, args, piece, shared_q, shared_q + MmaMemory<C>::barriers);
       __syncthreads();  // queries and stages make room for the warps' rows
-      store_warp_rows(state, rows, threadIdx.x / 32, lane);
+      store_warp_rows(state, rows, threadIdx.x / M::Shape::lanes, lane);
     }
     finish_piece<C, Score>(args, piece, rows);
   });

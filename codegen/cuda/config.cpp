@@ -77,6 +77,7 @@ void write_config(Writer& out, const Problem& problem, const Schedule& schedule)
   field("rows", schedule.rows);
   field("row_blocks", row_blocks(problem, schedule));
   field("warps", schedule.warps);
+  field("row_warps", schedule.row_warps);
   if (schedule.family == Family::simt) {
     field("unroll", schedule.unroll);
     field("lanes", shape.lanes);

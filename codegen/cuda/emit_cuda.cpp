@@ -5,6 +5,7 @@
 #include "codegen/cuda/config.hpp"
 #include "codegen/cuda/flatten.hpp"
 #include "codegen/cuda/score.hpp"
+#include "codegen/entry_names.hpp"
 #include "codegen/kernel_source.hpp"
 #include "codegen/launch_args.hpp"
 #include "codegen/launch_shape.hpp"
@@ -90,6 +91,7 @@ KernelSource emit_cuda(const Problem& problem, const Schedule& schedule) {
   const FamilyNames family = names_of(schedule.family);
   const std::string_view roots[] = {family.root};
   out.raw(flatten_templates(roots));
+  const size_t own = out.size();
   out.line("// ---- this problem ----");
   out.line("namespace splitkv {");
   out.line();
@@ -102,8 +104,9 @@ KernelSource emit_cuda(const Problem& problem, const Schedule& schedule) {
   out.line("}  // namespace splitkv");
   out.line();
   write_entries(out, family, schedule, shape);
-  return {SourceLanguage::cuda, out.take(), split_name,
-          schedule.reduce == Reduce::kernel ? reduce_name : ""};
+  return with_readable_entries({SourceLanguage::cuda, out.take(), split_name,
+                                schedule.reduce == Reduce::kernel ? reduce_name : ""},
+                               problem, own);
 }
 
 }  // namespace splitkv

@@ -13,7 +13,7 @@ namespace splitkv {
 
 KernelSource emit_merge_cuda(Merge form, LseOutput base) {
   assert(form != Merge::automatic && base != LseOutput::none);
-  constexpr const char* entry = "splitkv_merge";
+  const std::string entry = fmt::format("splitkv_merge_{}_{}", name(form), name(base));
   const std::string_view roots[] = {"merge_parts.cuh"};
   Writer out;
   out.line(fmt::format("// merge form={} base={}", name(form), name(base)));

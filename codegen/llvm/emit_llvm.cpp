@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "codegen/entry_names.hpp"
 #include "codegen/kernel_source.hpp"
 #include "codegen/llvm/attend.hpp"
 #include "compiler/text.hpp"
@@ -62,7 +63,8 @@ KernelSource emit_llvm(const Problem& problem, const Schedule& schedule, const T
   source.text = w.finish(
       fmt::format("nounwind \"prefer-vector-width\"=\"{0}\" \"min-legal-vector-width\"=\"{0}\"",
                   target.vector_bits));
-  return source;
+  const size_t own = source.text.find('\n');  // after the comment
+  return with_readable_entries(std::move(source), problem, own);
 }
 
 }  // namespace splitkv

@@ -12,13 +12,6 @@ namespace {
 // block begins, and the pointers and scores of a block live on the stack.
 constexpr int kMostBlockKeys = 64;
 
-// fp16 conversions are instructions where F16C is. Every x86 with 256-bit integer vectors has it;
-// of other cpu names it is not known, and the integer path is right everywhere.
-bool converts_half(const Target& target) {
-  return target.arch == "x86-64-v3" || target.arch == "x86-64-v4" ||
-         (target.arch == "host" && target.vector_bits >= 256);
-}
-
 bool uses(const ScoreExpr& expr, ScoreOp op) {
   return std::any_of(expr.nodes.begin(), expr.nodes.end(),
                      [&](const ScoreNode& node) { return node.op == op; });
@@ -35,6 +28,13 @@ void plan_expressions(KernelPlan& plan, const Problem& problem) {
 }
 
 }  // namespace
+
+// fp16 conversions are instructions where F16C is. Every x86 with 256-bit integer vectors has it;
+// of other cpu names it is not known, and the integer path is right everywhere.
+bool converts_half(const Target& target) {
+  return target.arch == "x86-64-v3" || target.arch == "x86-64-v4" ||
+         (target.arch == "host" && target.vector_bits >= 256);
+}
 
 KernelPlan plan_kernel(const Problem& problem, const Schedule& schedule, const Target& target) {
   KernelPlan plan;

@@ -33,6 +33,9 @@ struct KernelPlan {
   int padded_keys = 0;  // block_keys, rounded up to whole vectors and whole unrolled steps
 };
 
+// Whether a target is known to convert fp16 in hardware.
+bool converts_half(const Target& target);
+
 KernelPlan plan_kernel(const Problem& problem, const Schedule& schedule, const Target& target);
 
 // A page id may turn out bad only where there are pages.

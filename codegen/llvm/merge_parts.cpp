@@ -233,10 +233,11 @@ void emit_merge_row(const MergeRow& c) {
 KernelSource emit_merge_llvm(Merge form, LseOutput base, const Target& target) {
   KernelSource source;
   source.language = SourceLanguage::llvm_ir;
-  source.split_entry = "splitkv_merge";
+  const char* const form_name = form == Merge::mlo ? "mlo" : "lse";
+  const char* const base_name = base == LseOutput::base2 ? "base2" : "natural";
+  source.split_entry = fmt::format("splitkv_merge_{}_{}", form_name, base_name);
   ir::Writer w;
-  w.header(fmt::format("merge {} {} | {}", form == Merge::mlo ? "mlo" : "lse",
-                       base == LseOutput::base2 ? "base2" : "natural", print(target)));
+  w.header(fmt::format("merge {} {} | {}", form_name, base_name, print(target)));
   emit_report_function(w, offsetof(MergeArgs, errors));
   const std::vector<Value> p = w.begin_function("", source.split_entry,
                                                 {{ir::pointer, "args", "noalias readonly"},

@@ -32,16 +32,17 @@ struct OrcLibrary {
 std::vector<std::string> candidates() {
   if (const char* named = std::getenv("SPLITKV_CPU_LIBRARY")) return {named};
   std::vector<std::string> names;
+  // Beside the library, or beside the program that it is linked into.
+  Dl_info here;
+  if (dladdr(reinterpret_cast<void*>(&candidates), &here) != 0 && here.dli_fname != nullptr) {
+    const auto folder = std::filesystem::path(here.dli_fname).parent_path();
+    if (!folder.empty()) names.push_back((folder / kLibraryName).string());
+  }
   std::error_code ignored;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
   if (!program.empty()) {
     names.push_back((program.parent_path() / kLibraryName).string());
     names.push_back((program.parent_path().parent_path() / "lib" / kLibraryName).string());
-  }
-  Dl_info here;
-  if (dladdr(reinterpret_cast<void*>(&candidates), &here) != 0 && here.dli_fname != nullptr) {
-    const auto folder = std::filesystem::path(here.dli_fname).parent_path();
-    if (!folder.empty()) names.push_back((folder / kLibraryName).string());
   }
   names.push_back(kLibraryName);
   return names;

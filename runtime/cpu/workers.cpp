@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "runtime/fork.hpp"
 
 namespace splitkv {
 namespace {
@@ -30,6 +33,28 @@ struct Job {
 }  // namespace
 
 struct Workers::State {
+  // `count` in all, the caller being one.
+  explicit State(int count) {
+    // A machine that has no more threads to give leaves the pool smaller; the caller's own always
+    // works.
+    try {
+      for (int i = 1; i < count; ++i) threads.emplace_back([this] { serve(); });
+    } catch (const std::system_error&) {
+    } catch (const std::bad_alloc&) {
+    }
+  }
+
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    work_added.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  const uint64_t generation = fork_generation();
+  State* parents = nullptr;  // the state that a parent process left behind
   std::mutex mutex;
   std::condition_variable work_added;
   std::condition_variable job_left;
@@ -58,41 +83,40 @@ struct Workers::State {
   }
 };
 
-Workers::Workers(int threads) : state_(std::make_unique<State>()) {
-  // A machine that has no more threads to give leaves the pool smaller; the caller's own always
-  // works.
-  try {
-    for (int i = 1; i < threads; ++i) state_->threads.emplace_back([this] { state_->serve(); });
-  } catch (const std::system_error&) {
-  } catch (const std::bad_alloc&) {
-  }
-}
+Workers::Workers(int threads) : wanted_(threads), state_(new State(threads)) {}
 
 Workers::~Workers() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-  }
-  state_->work_added.notify_all();
-  for (std::thread& thread : state_->threads) thread.join();
+  State* state = state_.load();
+  if (state->generation == fork_generation()) delete state;
 }
 
-int Workers::threads() const { return int(state_->threads.size()) + 1; }
+Workers::State& Workers::state() const {
+  State* found = state_.load(std::memory_order_acquire);
+  if (found->generation == fork_generation()) return *found;
+  auto made = std::make_unique<State>(wanted_);
+  made->parents = found;
+  if (state_.compare_exchange_strong(found, made.get())) return *made.release();
+  return *found;  // another thread of the child was first
+}
+
+int Workers::threads() const { return int(state().threads.size()) + 1; }
 
 void Workers::parallel_for(int64_t n, void (*body)(void*, int64_t), void* context) {
   if (n <= 0) return;
   Job job{n, body, context};
-  if (n == 1 || state_->threads.empty()) return job.work();
+  if (n == 1) return job.work();
+  State& pool = state();
+  if (pool.threads.empty()) return job.work();
   {
-    const std::lock_guard lock(state_->mutex);
-    state_->jobs.push_back(&job);
+    const std::lock_guard lock(pool.mutex);
+    pool.jobs.push_back(&job);
   }
-  const int64_t wanted = std::min<int64_t>(n - 1, int64_t(state_->threads.size()));
-  for (int64_t i = 0; i < wanted; ++i) state_->work_added.notify_one();
+  const int64_t wanted = std::min<int64_t>(n - 1, int64_t(pool.threads.size()));
+  for (int64_t i = 0; i < wanted; ++i) pool.work_added.notify_one();
   job.work();
-  std::unique_lock lock(state_->mutex);
-  std::erase(state_->jobs, &job);
-  state_->job_left.wait(lock, [&] { return job.holders == 0; });
+  std::unique_lock lock(pool.mutex);
+  std::erase(pool.jobs, &job);
+  pool.job_left.wait(lock, [&] { return job.holders == 0; });
 }
 
 }  // namespace splitkv

@@ -1,8 +1,8 @@
 // A pool of threads for the blocks of a launch.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <memory>
 
 namespace splitkv {
 
@@ -23,7 +23,12 @@ class Workers {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  State& state() const;
+
+  const int wanted_;
+  // A child of fork has no threads of its parent's: its first call makes a state of its own, and
+  // leaves the parent's behind, which nobody can stop or join there.
+  mutable std::atomic<State*> state_;
 };
 
 }  // namespace splitkv

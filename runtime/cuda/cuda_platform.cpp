@@ -68,6 +68,7 @@ class MappedErrors final : public ErrorMemory {
 
   ErrorRecord* host() const override { return host_; }
   ErrorRecord* device() const override { return reinterpret_cast<ErrorRecord*>(address_); }
+  Outcome readable() const override { return cuda::check_not_forked(); }
 
  private:
   std::shared_ptr<const Device> device_;
@@ -152,13 +153,12 @@ class CudaCode final : public LoadedCode {
   }
 
   Outcome merge(const MergeArgs& args, void* stream) const override {
-    ContextScope scope(module_->device());
-    if (!scope.entered()) return scope.entered();
     const int64_t blocks = (args.rows + kMergeWarps - 1) / kMergeWarps;
-    const Outcome launched =
-        launch(module_->split(), {.blocks = blocks, .threads = kMergeWarps * 32}, args, stream);
-    if (!launched) return launched;
-    return scope.leave();
+    return launch_alone({.blocks = blocks, .threads = kMergeWarps * 32}, args, stream);
+  }
+
+  Outcome append(const AppendArgs& args, int64_t blocks, void* stream) const override {
+    return launch_alone({.blocks = blocks, .threads = kAppendWarps * 32}, args, stream);
   }
 
  private:
@@ -168,6 +168,16 @@ class CudaCode final : public LoadedCode {
     int64_t smem_bytes = 0;
     bool pdl = false;
   };
+
+  // The one kernel of a module.
+  template <class Args>
+  Outcome launch_alone(const Grid& grid, const Args& args, void* stream) const {
+    ContextScope scope(module_->device());
+    if (!scope.entered()) return scope.entered();
+    const Outcome launched = launch(module_->split(), grid, args, stream);
+    if (!launched) return launched;
+    return scope.leave();
+  }
 
   template <class Args>
   Outcome launch(const Function& function, const Grid& grid, const Args& args, void* stream) const {

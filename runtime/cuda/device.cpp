@@ -102,10 +102,12 @@ Result<Device> Device::open(int ordinal) {
 }
 
 Device::~Device() {
-  if (driver_ != nullptr) driver_->cuDevicePrimaryCtxRelease(handle_);
+  if (driver_ != nullptr && check_not_forked()) driver_->cuDevicePrimaryCtxRelease(handle_);
 }
 
 ContextScope::ContextScope(const Device& device) : device_(device) {
+  entered_ = check_not_forked();
+  if (!entered_) return;
   const Driver& driver = device.driver();
   CUcontext current = nullptr;
   if (const CUresult result = driver.cuCtxGetCurrent(&current); result != kSuccess) {

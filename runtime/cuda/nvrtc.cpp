@@ -176,14 +176,19 @@ std::vector<std::string> nvrtc_options(const std::string& arch, int nvrtc_major)
 }
 
 Result<CompilerFacts> nvrtc_facts(const std::string& arch) {
+  // Updates of a release keep its version; the build tells them apart, and needs no opening.
+  if (const auto identity = cuda::nvrtc_identity()) {
+    return CompilerFacts{
+        .compiler = fmt::format("NVRTC {} build {}", identity->major, identity->build),
+        .options = nvrtc_options(arch, identity->major),
+        .arch = arch};
+  }
   const Result<const Nvrtc*> opened = cuda::nvrtc();
   if (!opened) return opened.error();
   const Nvrtc& library = **opened;
-  // Updates of a release keep its version; the build tells them apart.
-  std::string compiler = "NVRTC " + version_text(library);
-  if (!library.build.empty()) compiler += " build " + library.build;
-  return CompilerFacts{
-      .compiler = std::move(compiler), .options = nvrtc_options(arch, library.major), .arch = arch};
+  return CompilerFacts{.compiler = "NVRTC " + version_text(library),
+                       .options = nvrtc_options(arch, library.major),
+                       .arch = arch};
 }
 
 Result<std::string> nvrtc_version() {

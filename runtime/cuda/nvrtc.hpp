@@ -40,7 +40,8 @@ struct PtxasEntry {
 // log.
 std::vector<std::string> nvrtc_options(const std::string& arch, int nvrtc_major);
 
-// All that compile_cuda's result depends on besides the source, for a key. library_missing.
+// All that compile_cuda's result depends on besides the source, for a key: of the NVRTC that is
+// open or would be opened, without opening it where its file says which it is. library_missing.
 Result<CompilerFacts> nvrtc_facts(const std::string& arch);
 
 // "13.0", or library_missing.

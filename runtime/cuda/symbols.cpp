@@ -3,13 +3,19 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <link.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <charconv>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
+#include "runtime/cuda/library_file.hpp"
 #include "runtime/cuda/library_paths.hpp"
+#include "runtime/fork.hpp"
 
 namespace splitkv::cuda {
 namespace {
@@ -93,6 +99,10 @@ constexpr Symbol<Nvrtc> kNvrtcSymbols[] = {
     {"nvrtcGetCUBIN", bind<&N::nvrtcGetCUBIN>},
 };
 
+// The fork generation that cuInit was called in.
+constexpr uint64_t kNotOpened = ~uint64_t(0);
+std::atomic<uint64_t> opened_generation{kNotOpened};
+
 struct Attempt {
   std::string name;
   std::string reason;
@@ -133,28 +143,6 @@ std::unique_ptr<Library> first_that_opens(const std::vector<std::string>& candid
     attempts->push_back(std::move(attempt));
   }
   return nullptr;
-}
-
-// The build ID among the notes of a loaded segment, in hexadecimal.
-std::string build_id_in(const char* notes, size_t bytes) {
-  constexpr ElfW(Word) kBuildId = 3;  // NT_GNU_BUILD_ID
-  const auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
-  size_t at = 0;
-  while (at + sizeof(ElfW(Nhdr)) <= bytes) {
-    ElfW(Nhdr) note;
-    std::memcpy(&note, notes + at, sizeof(note));
-    const char* name = notes + at + sizeof(note);
-    const size_t end = at + sizeof(note) + padded(note.n_namesz) + padded(note.n_descsz);
-    if (end > bytes) break;
-    if (note.n_type == kBuildId && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
-      const auto* id = reinterpret_cast<const unsigned char*>(name + padded(note.n_namesz));
-      std::string text;
-      for (size_t i = 0; i < note.n_descsz; ++i) text += fmt::format("{:02x}", id[i]);
-      return text;
-    }
-    at = end;
-  }
-  return "";
 }
 
 struct BuildSearch {
@@ -205,9 +193,19 @@ Error driver_error(const Driver& driver, const char* call, CUresult result) {
           fmt::format("{}: {} ({})", call, known, text != nullptr ? text : "no description")};
 }
 
+Outcome check_not_forked() {
+  const uint64_t opened_at = opened_generation.load(std::memory_order_relaxed);
+  if (opened_at == kNotOpened || opened_at == fork_generation()) return Unit{};
+  return Error{Status::device_error,
+               "CUDA does not outlive a fork: a parent of this process had opened libcuda; open it "
+               "here first, or start processes by exec (spawn), and it would work. The CPU target "
+               "works here"};
+}
+
 Result<const Driver*> driver() {
   static std::mutex mutex;
   static std::unique_ptr<const Driver> opened;
+  if (Outcome here = check_not_forked(); !here) return here.error();
   const std::lock_guard lock(mutex);
   if (opened != nullptr) return opened.get();
   std::vector<Attempt> attempts;
@@ -220,17 +218,66 @@ Result<const Driver*> driver() {
     return driver_error(*found, "cuInit", result);
   }
   opened = std::move(found);
+  opened_generation.store(fork_generation(), std::memory_order_relaxed);
   return opened.get();
 }
 
+namespace {
+
+struct NvrtcState {
+  std::mutex mutex;
+  std::unique_ptr<const Nvrtc> opened;
+  std::optional<NvrtcIdentity> identified;  // told to someone before it was opened
+};
+
+NvrtcState& nvrtc_state() {
+  static NvrtcState state;
+  return state;
+}
+
+// 13 of "libnvrtc.so.13" and of "libnvrtc-1ea278b5.so.13"; 0 of other names.
+int major_in(const std::string& soname) {
+  constexpr std::string_view mark = ".so.";
+  const size_t at = soname.rfind(mark);
+  int number = 0;
+  if (!soname.starts_with("libnvrtc") || at == std::string::npos) return 0;
+  const char* end = soname.data() + soname.size();
+  const auto [stop, error] = std::from_chars(soname.data() + at + mark.size(), end, number);
+  return error == std::errc() && stop == end ? number : 0;
+}
+
+}  // namespace
+
+std::optional<NvrtcIdentity> nvrtc_identity() {
+  NvrtcState& state = nvrtc_state();
+  const std::lock_guard lock(state.mutex);
+  if (state.opened != nullptr) {
+    if (state.opened->build.empty()) return std::nullopt;
+    return NvrtcIdentity{state.opened->path, state.opened->major, state.opened->build};
+  }
+  if (state.identified) return state.identified;
+  for (const std::string& name : nvrtc_candidates(read_environment())) {
+    const bool is_path = name.find('/') != std::string::npos;
+    const std::string path = is_path ? name : file_of_name(name);
+    if (path.empty() || access(path.c_str(), R_OK) != 0) continue;
+    const auto file = read_library_file(path);
+    const int major = file ? major_in(file->soname) : 0;
+    if (major == 0) return std::nullopt;
+    state.identified = NvrtcIdentity{path, major, file->build};
+    return state.identified;
+  }
+  return std::nullopt;
+}
+
 Result<const Nvrtc*> nvrtc() {
-  static std::mutex mutex;
-  static std::unique_ptr<const Nvrtc> opened;
-  const std::lock_guard lock(mutex);
-  if (opened != nullptr) return opened.get();
+  NvrtcState& state = nvrtc_state();
+  const std::lock_guard lock(state.mutex);
+  if (state.opened != nullptr) return state.opened.get();
+  std::vector<std::string> candidates = nvrtc_candidates(read_environment());
+  // Keys were made for that one.
+  if (state.identified) candidates.insert(candidates.begin(), state.identified->path);
   std::vector<Attempt> attempts;
-  std::unique_ptr<Nvrtc> found =
-      first_that_opens(nvrtc_candidates(read_environment()), kNvrtcSymbols, &attempts);
+  std::unique_ptr<Nvrtc> found = first_that_opens(candidates, kNvrtcSymbols, &attempts);
   if (found == nullptr) {
     return missing(
         "libnvrtc", "SPLITKV_LIBNVRTC",
@@ -243,8 +290,15 @@ Result<const Nvrtc*> nvrtc() {
                                                    found->nvrtcGetErrorString(result))};
   }
   found->build = build_of(reinterpret_cast<const void*>(found->nvrtcVersion));
-  opened = std::move(found);
-  return opened.get();
+  state.opened = std::move(found);
+  const auto identified = std::exchange(state.identified, std::nullopt);
+  if (identified && identified->build != state.opened->build) {
+    return Error{Status::internal,
+                 fmt::format("{} was replaced, or can no longer be opened, after kernels were "
+                             "looked for by its build ID; another prepare would work, with {}",
+                             identified->path, state.opened->path)};
+  }
+  return state.opened.get();
 }
 
 }  // namespace splitkv::cuda

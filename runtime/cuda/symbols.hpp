@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "compiler/result.hpp"
@@ -100,6 +101,19 @@ struct Nvrtc {
 // did not serve; device_error when cuInit itself fails.
 Result<const Driver*> driver();
 Result<const Nvrtc*> nvrtc();
+
+// Which NVRTC nvrtc() has opened, or will: from its file, which takes far less than to open it.
+// Nothing where only opening tells: the file has no build ID, its name no version, or there is no
+// file. Where it is replaced before it is opened, the nvrtc() that finds that out is an error.
+struct NvrtcIdentity {
+  std::string path;
+  int major = 0;
+  std::string build;
+};
+std::optional<NvrtcIdentity> nvrtc_identity();
+
+// device_error in a child of the process that opened libcuda: CUDA does not outlive a fork.
+Outcome check_not_forked();
 
 // "cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (device kernel image is invalid)", as device_error,
 // or as out_of_memory where the driver says so.

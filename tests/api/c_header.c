@@ -1,6 +1,9 @@
-/* splitkv.h and splitkv_deploy.h are C11. */
+/* splitkv.h and its further parts are C11. */
 #include "runtime/splitkv.h"
+#include "runtime/splitkv_append.h"
 #include "runtime/splitkv_deploy.h"
+#include "runtime/splitkv_dlpack.h"
+#include "runtime/splitkv_tune.h"
 
 int c_header_opens_a_runtime(void);
 

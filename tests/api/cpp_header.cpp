@@ -1,5 +1,7 @@
-// splitkv.hpp is C++17.
+// splitkv.hpp and splitkv_deploy.hpp are C++17.
 #include "runtime/splitkv.hpp"
+
+#include "runtime/splitkv_deploy.hpp"
 
 static_assert(__cplusplus == 201703L, "compiled as C++17");
 

@@ -83,6 +83,7 @@ const Mutation kMutations[] = {
     {"tile_kv", [](Problem&, Schedule& s) { s.tile_kv = 128; }},
     {"rows", [](Problem&, Schedule& s) { s.rows = 2; }},
     {"warps", [](Problem&, Schedule& s) { s.warps = s.warps == 1 ? 1 : 8; }},
+    {"row_warps", [](Problem&, Schedule& s) { s.row_warps = 2; }},
     {"unroll", [](Problem&, Schedule& s) { s.unroll = 2; }},
     {"loads", [](Problem&, Schedule& s) { s.loads = Loads::tensor; }},
     {"partition", [](Problem&, Schedule& s) { s.partition = Partition::strided; }},

@@ -98,6 +98,8 @@ const Case newer_cases[] = {
      "family=mma stages=2 loads=tensor partition=flat blocks=264 reduce=last_block pdl=on"},
     {"q=bf16 heads=32/8 dim=96/64 kv_layout=paged:16:nhd checked=on",
      "family=mma stages=2 loads=tensor splits=8 cluster=4"},
+    {"q=bf16 heads=128/1 dim=576/512 v_in_k=on q_rope=64 kv_layout=paged:64:nhd",
+     "rows=16 row_warps=2 warps=2 tile=16 stages=2 loads=tensor splits=8 reduce=kernel"},
     {"q=bf16 kv=e4m3 heads=16/1 dim=576/512 v_in_k=on kv_scale=tensor",
      "family=mma warps=2 tile=32 stages=2 loads=tensor splits=8 reduce=kernel"},
 };

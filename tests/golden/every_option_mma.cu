@@ -30,6 +30,7 @@ constexpr Config config = {
   .rows = 16,
   .row_blocks = 2,
   .warps = 4,
+  .row_warps = 1,
   .stages = 2,
   .loads = Loads::copy,
   .copy_k = 16,
@@ -100,7 +101,7 @@ static_assert(MmaMemory<config>::bytes == 71680);
 }  // namespace splitkv
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-    splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
+    splitkv_split_bf16_e4m3_h16x2_d192x128_7292bed9(const __grid_constant__ splitkv::LaunchArgs args) {
   extern __shared__ float4 shared[];
   splitkv::split_mma<splitkv::config, splitkv::Score>(args, &shared[0].x);
 }

@@ -30,6 +30,7 @@ constexpr Config config = {
   .rows = 7,
   .row_blocks = 1,
   .warps = 2,
+  .row_warps = 1,
   .unroll = 1,
   .lanes = 16,
   .vector_k = 4,
@@ -78,12 +79,12 @@ static_assert(SimtMemory<config>::bytes == 4832);
 }  // namespace splitkv
 
 extern "C" __global__ void __launch_bounds__(64, 1)
-    splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
+    splitkv_split_fp32_h7x1_d80x72_44caec45(const __grid_constant__ splitkv::LaunchArgs args) {
   extern __shared__ float4 shared[];
   splitkv::split_simt<splitkv::config, splitkv::Score>(args, &shared[0].x);
 }
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-    splitkv_reduce(const __grid_constant__ splitkv::LaunchArgs args) {
+    splitkv_reduce_fp32_h7x1_d80x72_44caec45(const __grid_constant__ splitkv::LaunchArgs args) {
   splitkv::reduce_sequence<splitkv::config, splitkv::Score, 4>(args, blockIdx.x);
 }

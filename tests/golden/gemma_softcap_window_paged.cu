@@ -30,6 +30,7 @@ constexpr Config config = {
   .rows = 2,
   .row_blocks = 1,
   .warps = 4,
+  .row_warps = 1,
   .unroll = 4,
   .lanes = 32,
   .vector_k = 8,
@@ -82,12 +83,12 @@ static_assert(SimtMemory<config>::bytes == 8400);
 }  // namespace splitkv
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-    splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
+    splitkv_split_bf16_h16x8_d256_2d309741(const __grid_constant__ splitkv::LaunchArgs args) {
   extern __shared__ float4 shared[];
   splitkv::split_simt<splitkv::config, splitkv::Score>(args, &shared[0].x);
 }
 
 extern "C" __global__ void __launch_bounds__(64, 1)
-    splitkv_reduce(const __grid_constant__ splitkv::LaunchArgs args) {
+    splitkv_reduce_bf16_h16x8_d256_2d309741(const __grid_constant__ splitkv::LaunchArgs args) {
   splitkv::reduce_sequence<splitkv::config, splitkv::Score, 2>(args, blockIdx.x);
 }

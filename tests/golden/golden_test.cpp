@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 
+#include "codegen/append_source.hpp"
 #include "codegen/kernel_source.hpp"
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
@@ -47,6 +48,11 @@ const Golden goldens[] = {
      "attention q=bf16 kv=bf16 heads=32/8 dim=128 kv_layout=paged:16:nhd lse=natural",
      "schedule family=mma tile=64 rows=4 unroll=1 stages=3 loads=tensor partition=flat blocks=132 "
      "reduce=last_block pdl=on"},
+    {"latent_row_warps.cu", "cuda:sm_90a",
+     "attention q=bf16 kv=bf16 heads=128/1 dim=576/512 q_rope=64 v_in_k=on "
+     "kv_layout=paged:64:nhd lse=natural",
+     "schedule family=mma tile=32 rows=32 warps=8 row_warps=4 unroll=1 stages=2 partition=fixed "
+     "splits=8 reduce=kernel"},
     {"every_option_mma.cu", "cuda:sm_90a",
      "attention q=bf16 kv=e4m3 heads=16/2 dim=192/128 query_len=4 kv_layout=paged:16:nhd "
      "page_tables=separate kv_scale=head softcap=30 alibi=on bias=fp16 params=slope:head,t:scalar "
@@ -67,14 +73,42 @@ const Golden goldens[] = {
      "schedule family=vector tile=32 rows=2 warps=1 partition=flat blocks=8 reduce=last_block"},
 };
 
+// The KV writer: `schedule` says where tokens go, the new elements have q's type.
+const Golden append_goldens[] = {
+    {"append_e4m3_token_paged.cu", "cuda:sm_90a",
+     "attention q=bf16 kv=e4m3 heads=32/8 dim=128 kv_layout=paged:16:nhd kv_scale=token", "slots"},
+    {"append_rows_checked.cu", "cuda:sm_80",
+     "attention q=fp16 k=fp16 v=int8 heads=8/2 dim=100/72 kv_layout=paged:3:hnd "
+     "page_tables=separate v_scale=inline align=4 checked=on",
+     "rows"},
+    {"append_int8_inline_slots.ll", "cpu:x86-64-v3",
+     "attention q=bf16 kv=int8 heads=2/1 dim=20 v_in_k=on kv_layout=paged:16:nhd kv_scale=inline "
+     "align=4",
+     "slots"},
+};
+
+// CUDA units without the text of templates/.
+std::string without_templates(const KernelSource& source, std::string_view begin) {
+  if (source.language != SourceLanguage::cuda) return source.text;
+  const std::string first_line = source.text.substr(0, source.text.find('\n') + 1);
+  return first_line + source.text.substr(source.text.find(begin));
+}
+
+std::string emitted_append(const Golden& golden) {
+  Problem problem = parse_problem(golden.problem).value();
+  if (problem.checked == Checked::automatic) problem.checked = Checked::off;
+  const Target target = parse_target(golden.target).value();
+  const AppendPlaces places = append_places_from_name(golden.schedule).value();
+  const Append append = append_of(problem, problem.q_dtype, places);
+  return without_templates(emit_append(append, target), "// ---- this append ----");
+}
+
 std::string emitted(const Golden& golden) {
+  if (append_places_from_name(golden.schedule)) return emitted_append(golden);
   const Problem problem = parse_problem(golden.problem).value();
   const Schedule schedule = parse_schedule(golden.schedule).value();
   const Target target = parse_target(golden.target).value();
-  const KernelSource source = emit(problem, schedule, target);
-  if (source.language != SourceLanguage::cuda) return source.text;
-  const std::string first_line = source.text.substr(0, source.text.find('\n') + 1);
-  return first_line + source.text.substr(source.text.find("// ---- this problem ----"));
+  return without_templates(emit(problem, schedule, target), "// ---- this problem ----");
 }
 
 class GoldenTest : public testing::TestWithParam<Golden> {};
@@ -82,9 +116,15 @@ class GoldenTest : public testing::TestWithParam<Golden> {};
 // What stands in a golden was emitted, and is no refusal.
 void check_legal(const Golden& golden) {
   const auto problem = parse_problem(golden.problem);
-  const auto schedule = parse_schedule(golden.schedule);
   const auto target = parse_target(golden.target);
-  ASSERT_TRUE(problem.ok() && schedule.ok() && target.ok());
+  ASSERT_TRUE(problem.ok() && target.ok());
+  if (append_places_from_name(golden.schedule)) {
+    const auto refusal = verify(*problem, *target);
+    ASSERT_FALSE(refusal) << to_string(*refusal);
+    return;
+  }
+  const auto schedule = parse_schedule(golden.schedule);
+  ASSERT_TRUE(schedule.ok());
   const auto refusal = verify(*problem, *schedule, *target);
   ASSERT_FALSE(refusal) << to_string(*refusal);
 }
@@ -109,11 +149,14 @@ TEST_P(GoldenTest, EmissionIsAPureFunction) {
   EXPECT_EQ(emitted(GetParam()), emitted(GetParam()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, GoldenTest, testing::ValuesIn(goldens), [](const auto& info) {
+std::string test_name(const testing::TestParamInfo<Golden>& info) {
   std::string test_name = info.param.file;
   for (char& c : test_name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return test_name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, GoldenTest, testing::ValuesIn(goldens), test_name);
+INSTANTIATE_TEST_SUITE_P(Appends, GoldenTest, testing::ValuesIn(append_goldens), test_name);
 
 }  // namespace
 }  // namespace splitkv

@@ -30,6 +30,7 @@ constexpr Config config = {
   .rows = 4,
   .row_blocks = 1,
   .warps = 4,
+  .row_warps = 1,
   .stages = 2,
   .loads = Loads::copy,
   .copy_k = 16,
@@ -76,7 +77,7 @@ static_assert(MmaMemory<config>::bytes == 69696);
 }  // namespace splitkv
 
 extern "C" __global__ void __launch_bounds__(128, 1) __cluster_dims__(4, 1, 1)
-    splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
+    splitkv_split_bf16_h32x8_d128_4e68922d(const __grid_constant__ splitkv::LaunchArgs args) {
   extern __shared__ float4 shared[];
   splitkv::split_mma<splitkv::config, splitkv::Score>(args, &shared[0].x);
 }

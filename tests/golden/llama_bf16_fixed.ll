@@ -1,6 +1,6 @@
 ; attention q=bf16 kv=bf16 heads=32/8 dim=128 lse=natural | schedule family=vector tile=64 rows=4 warps=1 partition=fixed splits=4 | cpu:x86-64-v3
 
-define void @splitkv_split(ptr noalias readonly %args, i64 %block) #0 {
+define void @splitkv_split_bf16_h32x8_d128_f88a8233(ptr noalias readonly %args, i64 %block) #0 {
 entry:
   %batch_row.found = alloca [8 x i64], align 8
   %splits.i32.field = getelementptr i8, ptr %args, i64 564
@@ -1390,7 +1390,7 @@ beyond.done:
   ret void
 }
 
-define void @splitkv_reduce(ptr noalias readonly %args, i64 %block) #0 {
+define void @splitkv_reduce_bf16_h32x8_d128_f88a8233(ptr noalias readonly %args, i64 %block) #0 {
 entry:
   %batch_row.found = alloca [8 x i64], align 8
   %batch_row = udiv i64 %block, 8

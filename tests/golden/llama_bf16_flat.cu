@@ -30,6 +30,7 @@ constexpr Config config = {
   .rows = 4,
   .row_blocks = 1,
   .warps = 4,
+  .row_warps = 1,
   .unroll = 4,
   .lanes = 16,
   .vector_k = 8,
@@ -78,7 +79,7 @@ static_assert(SimtMemory<config>::bytes == 8592);
 }  // namespace splitkv
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-    splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
+    splitkv_split_bf16_h32x8_d128_4b8c9597(const __grid_constant__ splitkv::LaunchArgs args) {
   extern __shared__ float4 shared[];
   splitkv::split_simt<splitkv::config, splitkv::Score>(args, &shared[0].x);
 }

@@ -30,6 +30,7 @@ constexpr Config config = {
   .rows = 4,
   .row_blocks = 1,
   .warps = 4,
+  .row_warps = 1,
   .stages = 2,
   .loads = Loads::copy,
   .copy_k = 16,
@@ -76,12 +77,12 @@ static_assert(MmaMemory<config>::bytes == 67584);
 }  // namespace splitkv
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-    splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
+    splitkv_split_bf16_h32x8_d128_7ad1b52f(const __grid_constant__ splitkv::LaunchArgs args) {
   extern __shared__ float4 shared[];
   splitkv::split_mma<splitkv::config, splitkv::Score>(args, &shared[0].x);
 }
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-    splitkv_reduce(const __grid_constant__ splitkv::LaunchArgs args) {
+    splitkv_reduce_bf16_h32x8_d128_7ad1b52f(const __grid_constant__ splitkv::LaunchArgs args) {
   splitkv::reduce_sequence<splitkv::config, splitkv::Score, 4>(args, blockIdx.x);
 }

@@ -30,6 +30,7 @@ constexpr Config config = {
   .rows = 3,
   .row_blocks = 1,
   .warps = 4,
+  .row_warps = 1,
   .unroll = 2,
   .lanes = 8,
   .vector_k = 4,
@@ -87,12 +88,12 @@ static_assert(SimtMemory<config>::bytes == 3376);
 }  // namespace splitkv
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-    splitkv_split(const __grid_constant__ splitkv::LaunchArgs args) {
+    splitkv_split_fp32_h4x4_d64_146a23ea(const __grid_constant__ splitkv::LaunchArgs args) {
   extern __shared__ float4 shared[];
   splitkv::split_simt<splitkv::config, splitkv::Score>(args, &shared[0].x);
 }
 
 extern "C" __global__ void __launch_bounds__(96, 1)
-    splitkv_reduce(const __grid_constant__ splitkv::LaunchArgs args) {
+    splitkv_reduce_fp32_h4x4_d64_146a23ea(const __grid_constant__ splitkv::LaunchArgs args) {
   splitkv::reduce_sequence<splitkv::config, splitkv::Score, 3>(args, blockIdx.x);
 }

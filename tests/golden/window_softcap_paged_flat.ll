@@ -1,6 +1,6 @@
 ; attention q=fp32 kv=fp32 heads=2/1 dim=16 kv_layout=paged:16:hnd softcap=30 window=100 lse=natural merge=lse | schedule family=vector tile=32 rows=2 warps=1 partition=flat blocks=8 reduce=last_block | cpu:x86-64-v2
 
-define void @splitkv_split(ptr noalias readonly %args, i64 %block) #0 {
+define void @splitkv_split_fp32_h2x1_d16_86cf1930(ptr noalias readonly %args, i64 %block) #0 {
 entry:
   %batch_row.found = alloca [8 x i64], align 8
   %batch_row.found.1 = alloca [8 x i64], align 8

@@ -101,6 +101,13 @@ const Setting tensor_flat = {
     "blocks=5 reduce=last_block",
     {0, 1, 17, 100, 259, 333}};
 
+// Two streams of three warps, which divide 17 rows.
+const Setting mma_row_warps = {
+    "attention q=bf16 kv=bf16 heads=17/1 dim=64 lse=natural merge=mlo",
+    "schedule family=mma tile=32 rows=17 warps=6 row_warps=3 unroll=1 stages=2 partition=fixed "
+    "splits=3 reduce=kernel",
+    {0, 1, 17, 100, 259}};
+
 const Mutant mutants[] = {
     {"a weight of an empty partial computed from inf - inf", "merge", fixed_mlo,
      "return exp2(m - finite_top(top));", "return exp2(m - top);"},
@@ -171,7 +178,13 @@ const Mutant mutants[] = {
     {"mma: weights not transposed", "walk", mma_fixed, "operand[0][p][half] = transpose(word);",
      "operand[0][p][half] = word;"},
     {"mma: warps that take each other's steps", "partition", mma_fixed,
-     "(warp * a_tile + step % a_tile) * step_keys", "(step % a_tile) * step_keys"},
+     "(stream * a_tile + step % a_tile) * step_keys", "(step % a_tile) * step_keys"},
+    {"mma: warps that all hold the first rows", "rows", mma_row_warps,
+     "threadIdx.x / 32 % C.row_warps * (8 * panels)", "0"},
+    {"mma: rows of a warp stored by every warp of its stream", "rows", mma_row_warps,
+     "if (C.rows != M::Shape::block_rows && r >= C.rows) continue;", ""},
+    {"mma: warps of a stream that copy the same rows", "walk", mma_row_warps,
+     "round * Shape::lanes + stream_lane", "round * Shape::lanes + lane"},
     {"a query that sees the key after its own", "mask", mma_causal, "at.query_pos",
      "(at.query_pos + 1)"},
     {"a sink that is not there", "merge", mma_causal, "join(all, {m, 1.0f})", "all"},

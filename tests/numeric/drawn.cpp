@@ -42,6 +42,7 @@ void count_cuda_words(const Case& c, Drawn& drawn) {
     drawn[fmt::format("{}={}", key, value)] += 1;
   };
   add("warps", s.warps);
+  if (s.family == Family::mma) add("row_warps", s.row_warps);
   if (s.family == Family::mma) add("stages", s.stages);
   if (s.family == Family::mma) add("loads", name(s.loads));
   if (s.family == Family::simt) add("unroll", s.unroll);
@@ -123,6 +124,7 @@ std::vector<std::string> values_of_cuda_words(const Target& target) {
   };
   add("family", {"simt", "mma"});
   add("warps", {"1", "2", "3", "4", "8"});
+  add("row_warps", {"1", "2", "3", "4"});
   add("stages", {"2", "3", "4", "5", "6"});
   add("unroll", {"1", "2", "4", "8"});
   add("partials", {"fp32", "bf16"});

@@ -191,6 +191,17 @@ void draw_cuda_words(Draw& draw, const Problem& problem, const Target& target, S
   draw_pieces(draw, schedule);
 }
 
+// Warps of the mma family that divide the rows, of which each has a panel or two.
+Schedule draw_row_warps(Draw& draw, Schedule schedule) {
+  schedule.row_warps = draw.of({2, 3, 4});
+  const int panels = schedule.row_warps * draw.of({1, 1, 2});
+  schedule.rows = draw.between(8 * panels - 7, 8 * panels);
+  schedule.warps = schedule.row_warps * draw.of({1, 1, 2});
+  schedule.tile_kv = 16 * streams(schedule) * draw.of({1, 1, 2, 4});
+  schedule.stages = draw.between(2, 4);
+  return schedule;
+}
+
 Schedule draw_schedule(Draw& draw, const Problem& problem, const Target& target) {
   Schedule schedule;
   const bool cuda = target.kind == TargetKind::cuda;
@@ -204,6 +215,12 @@ Schedule draw_schedule(Draw& draw, const Problem& problem, const Target& target)
     schedule.rows = draw.between(1, 32);
     schedule.unroll = 1;
     schedule.stages = draw.between(2, 6);
+    // Three quarters of those whose rows several warps can divide are.
+    const bool divide = query_rows(problem) > 8 && !draw.one_in(4);
+    for (int attempt = 0; divide && attempt < 6 && schedule.row_warps == 1; ++attempt) {
+      const Schedule divided = draw_row_warps(draw, schedule);
+      if (!verify(problem, divided, target)) schedule = divided;
+    }
   }
   schedule.partition = draw.of({Partition::fixed, Partition::flat, Partition::strided});
   draw_pieces(draw, schedule);

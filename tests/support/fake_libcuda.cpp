@@ -11,9 +11,10 @@ namespace fake_cuda {
 namespace {
 
 constexpr int kDevices = 8;
-// sizeof of LaunchArgs and MergeArgs.
+// sizeof of LaunchArgs, MergeArgs and AppendArgs.
 constexpr int kLaunchArgsBytes = 896;
 constexpr int kMergeArgsBytes = 128;
+constexpr int kAppendArgsBytes = 336;
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201;
 
 struct Module;
@@ -58,8 +59,11 @@ std::string entry_of(void* function) { return static_cast<Function*>(function)->
 
 int record_launch(Call call, void** parameters) {
   const auto* argument = static_cast<const uint8_t*>(parameters[0]);
-  const bool merge = call.entry.find("merge") != std::string::npos;
-  call.argument.assign(argument, argument + (merge ? kMergeArgsBytes : kLaunchArgsBytes));
+  const auto is = [&](const char* kind) { return call.entry.find(kind) != std::string::npos; };
+  const int bytes = is("merge")    ? kMergeArgsBytes
+                    : is("append") ? kAppendArgsBytes
+                                   : kLaunchArgsBytes;
+  call.argument.assign(argument, argument + bytes);
   if (const int failed = record(std::move(call))) return failed;
   return needs_context();
 }

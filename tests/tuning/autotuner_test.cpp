@@ -111,6 +111,55 @@ TEST(Autotuner, AHangCostsItsLimitAndTheOthersGoOn) {
   EXPECT_LE(bench.now_s, 62);
 }
 
+TEST(Autotuner, AHangInTheDefaultBudgetDoesNotUseItUp) {
+  const TuningRequest request = request_of({{1, 8192}}, 20);
+  ScriptedBench bench(fast_where("stages=3"));
+  bench.faults = {{print(some_candidate(request, 2)), "check", "gave no answer", 1e9}};
+  bench.compile_s = 0.2;
+  const TuningReport report = tune(request, bench);
+  ASSERT_EQ(report.records.size(), 1u);
+  EXPECT_GT(report.checked, 10);
+  EXPECT_LE(bench.now_s, 21);
+}
+
+TEST(Autotuner, WhatWasMeasuredIsToldOfEachPointTheFastestFirst) {
+  const TuningRequest request = request_of({{1, 8192}, {8, 8192}, {64, 8192}});
+  const Schedule slow = some_candidate(request, 2), gone = some_candidate(request, 4);
+  ScriptedBench bench([&](const Schedule& schedule, const TuningPoint& point) {
+    return double(point.batch) + (schedule == slow ? 200.0 : 110.0);
+  });
+  bench.faults = {{print(gone), "measure", "illegal address", 0}};
+  bench.no_floor_at = "64x8192";
+  const TuningReport report = tune(request, bench);
+  ASSERT_EQ(report.points.size(), 3u);
+  EXPECT_EQ(report.points[1].point, request.points[1]);
+  EXPECT_EQ(report.points[0].floor_us, 100);
+  EXPECT_EQ(report.points[2].floor_us, 0);
+  EXPECT_TRUE(report.points[2].times.empty());
+  const auto& times = report.points[1].times;
+  ASSERT_GT(times.size(), 3u);
+  EXPECT_EQ(times.front().us, 118);
+  EXPECT_EQ(times.front().repeat, 9);
+  EXPECT_EQ(times.back().schedule, slow);
+  EXPECT_EQ(times.back().us, 208);
+  bool has_own = false;
+  for (const PointTimes::Timed& timed : times) {
+    EXPECT_NE(timed.schedule, gone);
+    has_own |= timed.schedule == report.points[1].own;
+  }
+  EXPECT_TRUE(has_own);
+}
+
+TEST(Autotuner, CompilesNoMoreAtOnceThanItIsAllowed) {
+  TuningRequest request = request_of({{1, 8192}});
+  for (const int compiles : {0, 1, 3}) {
+    request.compiles = compiles;
+    ScriptedBench bench(fast_where("stages=3"));
+    EXPECT_EQ(tune(request, bench).records.size(), 1u);
+    EXPECT_EQ(bench.most_at_once, compiles == 0 ? bench.workers() : compiles);
+  }
+}
+
 TEST(Autotuner, EndsWithinItsBudgetWithTheBestSoFar) {
   for (const double budget : {2.0, 10.0}) {
     const TuningRequest request = request_of({{1, 8192}, {8, 8192}, {64, 8192}}, budget);

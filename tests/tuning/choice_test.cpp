@@ -55,6 +55,7 @@ TEST_F(Choice, GoesFromExplicitWordsToTheCostModel) {
   const ScheduleChoice own = default_schedule(kDecode, kEight, target());
   EXPECT_EQ(choose().schedule, own.schedule);
   EXPECT_EQ(choose().why, own.why);
+  EXPECT_EQ(choose().decider, Decider::cost_model);
 
   ship(record(8, 8192, RowLengths::equal, 11));
   tuned_.reset();
@@ -64,8 +65,11 @@ TEST_F(Choice, GoesFromExplicitWordsToTheCostModel) {
   user_has(record(8, 8192, RowLengths::equal, 12));
   EXPECT_EQ(choose().schedule.splits, 12);
   EXPECT_TRUE(says(choose().why, "tuned, exact match: " + file_ + ":1")) << choose().why;
+  EXPECT_EQ(choose().decider, Decider::record_exact);
 
   EXPECT_EQ(choose(nullptr, "splits=5").schedule.splits, 5);
+  EXPECT_EQ(choose(nullptr, "splits=5").decider, Decider::environment);
+  EXPECT_EQ(choose("splits=6", "splits=5").decider, Decider::argument);
   EXPECT_EQ(choose(nullptr, "splits=5").why.find("SPLITKV_SCHEDULE (splits=5)"), 0u);
   EXPECT_EQ(choose("splits=6", "splits=5").schedule.splits, 6);
   EXPECT_EQ(choose("splits=6", "splits=5").why.find("the schedule argument (splits=6)"), 0u);
@@ -107,6 +111,7 @@ TEST_F(Choice, ANearBucketLendsItsKernelAndSaysSo) {
   user_has(record(16, 16384, RowLengths::equal, 12));
   const ScheduleChoice choice = choose();
   EXPECT_TRUE(says(choice.why, "tuned, near bucket match")) << choice.why;
+  EXPECT_EQ(choice.decider, Decider::record_near);
   EXPECT_TRUE(says(choice.why, "batch=16 kv_len=16384")) << choice.why;
   Schedule kernel = choice.schedule;
   kernel.splits = 12;
@@ -135,6 +140,7 @@ TEST_F(Choice, AnotherDeviceOfTheArchitectureComesAfterEveryMatchOnThisOne) {
   user_has(elsewhere);
   const ScheduleChoice choice = choose();
   EXPECT_TRUE(says(choice.why, "other device of the same architecture")) << choice.why;
+  EXPECT_EQ(choice.decider, Decider::record_other_device);
   EXPECT_TRUE(says(choice.why, "sms=114")) << choice.why;
   ship(record(16, 8192, RowLengths::equal, 4));
   tuned_.reset();

@@ -22,6 +22,7 @@ Outcome ScriptedBench::fate(const Schedule& schedule, const std::string& stage, 
 
 std::vector<Outcome> ScriptedBench::prepare(const std::vector<Schedule>& schedules,
                                             double limit_s) {
+  most_at_once = std::max(most_at_once, int(schedules.size()));
   std::vector<Outcome> outcomes;
   for (const Schedule& schedule : schedules) {
     ++prepared;

@@ -29,6 +29,7 @@ class ScriptedBench final : public TuningBench {
 
   double now_s = 0;
   int prepared = 0;
+  int most_at_once = 0;                             // schedules of one prepare
   std::vector<std::string> checked;                 // texts in order
   std::map<std::string, int> measured;              // by text
   std::map<std::string, std::vector<int>> repeats;  // by text

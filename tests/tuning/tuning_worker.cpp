@@ -1,4 +1,5 @@
-// A measuring process of the tests. Schedules misbehave by their number of splits.
+// A measuring process of the tests. Schedules misbehave by their number of splits, and where the
+// variable TUNING_WORKER_CRASHES or TUNING_WORKER_HANGS holds words of their text.
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,7 +15,16 @@ namespace {
 
 enum Misbehaviour { kCrash = 101, kHang = 102, kExit = 103, kFail = 104, kCrashInCompile = 105 };
 
+bool is_named(const char* variable, const Schedule& schedule) {
+  const char* words = std::getenv(variable);
+  return words != nullptr && print(schedule).find(words) != std::string::npos;
+}
+
 Outcome fate(const Schedule& schedule) {
+  if (is_named("TUNING_WORKER_CRASHES", schedule)) raise(SIGSEGV);
+  if (is_named("TUNING_WORKER_HANGS", schedule)) {
+    for (;;) pause();
+  }
   switch (schedule.splits) {
     case kCrash:
       raise(SIGSEGV);

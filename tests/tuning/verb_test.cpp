@@ -38,6 +38,10 @@ TEST(TuneVerb, BadInputNamesTheOptionItsValueAndWhatWouldWork) {
       {{"tune", "--file", "/no/such/file"}, "--file=/no/such/file: cannot be read"},
       {{"tune", kSmall, "--target", "tpu"}, "--target=tpu"},
       {{"tune", kSmall, "--batch", "x"}, "x"},
+      {{"tune", kSmall, "--devices", "tpu"}, "--devices=tpu"},
+      {{"tune", kSmall, "--devices", "all,cuda:0"}, "--devices=all: beside others"},
+      {{"tune", kSmall, "--devices", "cpu", "--target", "cpu"}, "--devices=cpu: --target names"},
+      {{"tune", kSmall, "--dry-run", "--report", "r.html"}, "--report=r.html: nothing is measured"},
   };
   for (const auto& one : cases) {
     const Finished finished = run_splitkv(one.arguments);
@@ -72,6 +76,68 @@ TEST(TuneVerb, FilesAndModelsGiveProblemsEachOnce) {
   ASSERT_EQ(plan.status, 0) << plan.err;
   EXPECT_EQ(plan.out.find("problem "), plan.out.rfind("problem ")) << plan.out;
 }
+
+#ifdef SPLITKV_TEST_FAKE_LIBCUDA
+
+const std::vector<std::string> kFakeDriver = {std::string("SPLITKV_LIBCUDA=") +
+                                              SPLITKV_TEST_FAKE_LIBCUDA};
+
+TEST(TuneVerb, SeveralDevicesOfOneModelShareWhatThereIsToDo) {
+  const TempFolder folder;
+  const std::vector<std::string> arguments = {
+      "tune",      kProblem,   "--devices", "all",   "--batch",         "1,64",
+      "--kv-len",  "4096",     "--rows",    "equal", "--candidates",    "2",
+      "--dry-run", "--budget", "30",        "--out", folder / "out.txt"};
+  const Finished plan = run_splitkv(arguments, kFakeDriver);
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  // One problem, two devices: a workload each, and all the time for both.
+  const size_t second = plan.out.find("devices   cuda:0, cuda:1", 1);
+  ASSERT_NE(second, std::string::npos) << plan.out;
+  EXPECT_TRUE(says(plan.out.substr(0, second), "measured at 64x4096\n")) << plan.out;
+  EXPECT_FALSE(says(plan.out.substr(0, second), "measured at 1x4096\n")) << plan.out;
+  EXPECT_TRUE(says(plan.out.substr(second), "measured at 1x4096\n")) << plan.out;
+  EXPECT_TRUE(says(plan.out.substr(second), "at most 30 s")) << plan.out;
+}
+
+TEST(TuneVerb, DevicesThatCannotBeAreNamed) {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* message;
+  } cases[] = {
+      {{"tune", kSmall, "--devices", "cuda:1,cuda:1"}, "--devices=cuda:1: named twice"},
+      {{"tune", kSmall, "--devices", "cuda,cuda:0"}, "--devices=cuda:0: named twice"},
+      {{"tune", kSmall, "--devices", "cuda:0,cuda:7"}, "7"},
+      {{"tune", kSmall, "--devices", "cuda:0,cpu"}, "--devices=cpu: "},
+      {{"tune", kSmall, "--devices", "all", "--in-process"}, "--in-process: several"},
+  };
+  for (const auto& one : cases) {
+    const Finished finished = run_splitkv(one.arguments, kFakeDriver);
+    EXPECT_NE(finished.status, 0) << one.message;
+    EXPECT_TRUE(says(finished.err, one.message)) << finished.err;
+  }
+}
+
+// The stand-in computes nothing, so that no candidate passes its check.
+TEST(TuneVerb, EveryDeviceMeasuresInAProcessOfItsOwnAndWhatStaysUntunedIsSaid) {
+  const TempFolder folder;
+  const std::string report = folder / "report.html";
+  const Finished tuned = run_splitkv(
+      {"tune", "attention q=bf16 kv=bf16 heads=8/2 dim=64", "--devices", "cuda:0,cuda:1", "--batch",
+       "1,8", "--kv-len", "256", "--rows", "equal", "--candidates", "1", "--budget", "120", "--out",
+       folder / "out.txt", "--report", report},
+      kFakeDriver);
+  if (tuned.status == 3) GTEST_SKIP() << "needs NVRTC: " << tuned.err;
+  EXPECT_EQ(tuned.status, 1) << tuned.out << tuned.err;
+  EXPECT_TRUE(says(tuned.err, "1/2: ")) << tuned.err;
+  EXPECT_TRUE(says(tuned.err, "2/2: ")) << tuned.err;
+  EXPECT_TRUE(says(tuned.out, "cuda:0: attention")) << tuned.out;
+  EXPECT_TRUE(says(tuned.out, "cuda:1: attention")) << tuned.out;
+  EXPECT_TRUE(says(tuned.out, "untuned   batch=1 kv_len=256 rows=equal")) << tuned.out;
+  EXPECT_TRUE(says(contents(folder / "out.txt"), "# failed: ")) << contents(folder / "out.txt");
+  EXPECT_TRUE(says(contents(report), "untuned: batch=8 kv_len=256 rows=equal"));
+}
+
+#endif
 
 #ifdef SPLITKV_TEST_CPU
 
@@ -145,6 +211,16 @@ TEST(TuneVerb, EveryKindOfProblemThatTheTargetTakesCanBeTuned) {
        "--in-process", "--out", out});
   ASSERT_EQ(tuned.status, 0) << tuned.out << tuned.err;
   EXPECT_EQ(records_of(out).size(), 3u);
+}
+
+TEST(TuneVerb, AReportThatCannotBeWrittenIsNamedBeforeAnythingIsMeasured) {
+  const TempFolder folder;
+  auto arguments = tune_arguments(folder / "tuning.txt");
+  arguments.insert(arguments.end(), {"--report", folder / "none/report.html"});
+  const Finished tuned = run_splitkv(arguments);
+  EXPECT_EQ(tuned.status, 2);
+  EXPECT_TRUE(says(tuned.err, "none/report.html: cannot be written")) << tuned.err;
+  EXPECT_EQ(contents(folder / "tuning.txt"), "");
 }
 
 TEST(TuneVerb, AFileThatCannotBeWrittenIsNamed) {

@@ -93,6 +93,22 @@ TEST(MmaShape, OfEightBitsHasRowsAsInMemoryAndAPlaceToConvertThem) {
   EXPECT_EQ(shape.copy_v, 4);
 }
 
+TEST(MmaShape, WarpsThatDivideTheRowsShareStages) {
+  const Problem wide = problem_of("q=bf16 heads=20/1 dim=128");
+  const Schedule schedule =
+      schedule_of("family=mma rows=20 row_warps=3 warps=6 tile=32 unroll=1 stages=3");
+  const MmaShape shape = mma_shape(wide, schedule);
+  EXPECT_EQ(streams(schedule), 2);
+  EXPECT_EQ(shape.panels, 1);
+  EXPECT_EQ(shape.q_bytes, 3 * 8 * 256);
+  EXPECT_EQ(shape.loop_bytes, 3 * 8 * 256 + 2 * 3 * 8192);
+  const Schedule alone = schedule_of("family=mma rows=20 warps=2 tile=32 unroll=1 stages=3");
+  EXPECT_LT(resources_of(wide, schedule, h200()).registers_per_thread,
+            resources_of(wide, alone, h200()).registers_per_thread);
+  EXPECT_EQ(resources_of(wide, schedule, h200()).smem_bytes,
+            resources_of(wide, alone, h200()).smem_bytes);
+}
+
 TEST(MmaShape, OfVWithinKHasNoRowsOfV) {
   const Problem mla = problem_of("q=bf16 heads=128/1 dim=576/512 v_in_k=on");
   const MmaShape shape = mma_shape(mla, schedule_of("family=mma rows=8 unroll=1 stages=2"));

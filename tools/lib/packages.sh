@@ -4,12 +4,17 @@
 #
 #   splitkv_need build          what building and running takes
 #   splitkv_need build test     ... and what the tests take
+#   splitkv_need browser        a browser, for the tests that look at pages, which are skipped without
+#   splitkv_need python         what making a Python package takes, whose tests are skipped without
+#   splitkv_need mpi            MPI, for the example of several processes, whose tests are skipped without
 #   splitkv_find_nvrtc          sets SPLITKV_LIBNVRTC, or says that there is no NVRTC and why
 
 # One line a thing: group, Debian or Ubuntu package, how to see that it is there.
 #   header <h>    the C++ compiler finds it (without a compiler all count as missing)
 #   command <c>   it is on the PATH
 #   file <f>      a CMake package file
+#   module <m>    python3 imports it
+#   pyheader <h>  a header of python3
 splitkv_things() {
   cat <<'LIST'
 build g++                  command c++
@@ -23,7 +28,13 @@ build libcli11-dev         header CLI/CLI.hpp
 build nlohmann-json3-dev   header nlohmann/json.hpp
 build libxxhash-dev        header xxhash.h
 test  libgtest-dev         header gtest/gtest.h
+test  pkg-config           command pkg-config
 test  clang-format-14      command clang-format-14
+browser chromium           command chromium
+mpi   openmpi-bin          command mpirun
+mpi   libopenmpi-dev       command mpicxx
+python python3-venv        module ensurepip
+python python3-dev         pyheader Python.h
 LIST
 }
 
@@ -32,6 +43,8 @@ splitkv_is_there() {  # kind name
     command) command -v "$2" >/dev/null 2>&1 ;;
     header) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$2" | c++ -E -x c++ - >/dev/null 2>&1 ;;
     file) [ -e "$2" ] || [ -n "${LLVM_DIR:-}" ] ;;
+    module) python3 -c "import $2" >/dev/null 2>&1 ;;
+    pyheader) [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/$2" ] ;;
   esac
 }
 

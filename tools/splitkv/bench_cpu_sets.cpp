@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 
 #include "tools/splitkv/guarded.hpp"
 
@@ -19,6 +20,14 @@ constexpr int64_t kColdBytes = int64_t(1) << 30;
 constexpr int64_t kMostCopies = 64;
 
 }  // namespace
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "CPU";
+}
 
 ReadPool::ReadPool(int threads) : threads_(threads) {
   for (int i = 1; i < threads; ++i) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,9 @@
 #include "tools/splitkv/step_memory.hpp"
 
 namespace splitkv::tool {
+
+// The model as the system names it; "CPU" where it does not.
+std::string cpu_name();
 
 // Threads that read memory together and sleep in between.
 class ReadPool {

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "runtime/cuda/nvrtc.hpp"
+#include "runtime/tuning_versions.hpp"
 #include "tools/splitkv/cuda_memory.hpp"
 #include "tools/splitkv/execute.hpp"
 
@@ -36,18 +35,6 @@ class Graph {
 };
 
 }  // namespace
-
-std::string kernel_driver_version() {
-  std::ifstream file("/proc/driver/nvidia/version");
-  std::string line;
-  std::getline(file, line);
-  std::istringstream words(line);
-  for (std::string word; words >> word;) {
-    const bool numeric = word.find_first_not_of("0123456789.") == std::string::npos;
-    if (numeric && word.find('.') != std::string::npos) return word;
-  }
-  return "";
-}
 
 Result<cuda::CUfunction> GpuModule::function(const char* entry, int64_t dynamic_smem_bytes) const {
   cuda::CUfunction handle = nullptr;

@@ -24,10 +24,6 @@ struct GpuFacts {
   bool operator==(const GpuFacts&) const = default;
 };
 
-// The kernel module's: the first word with dots in what it says of itself; empty where it says
-// nothing.
-std::string kernel_driver_version();
-
 // Kernels of one source, loaded; unloaded when the last copy goes.
 class GpuModule {
  public:

@@ -8,7 +8,7 @@
 namespace splitkv::tool {
 
 Result<Rotation> rotation_on(const Gpu& gpu, const Problem& problem,
-                             const std::vector<int32_t>& kv_len) {
+                             const std::vector<int32_t>& kv_len, int64_t most_bytes) {
   const Result<int64_t> free = gpu.free_bytes();
   if (!free) return free.error();
   const Target& target = gpu.facts().target;
@@ -17,6 +17,7 @@ Result<Rotation> rotation_on(const Gpu& gpu, const Problem& problem,
   rotating.set_bytes = set_bytes(problem, kv_len);
   rotating.l2_bytes = target.l2_bytes;
   rotating.memory_bytes = *free / 100 * 85;
+  if (most_bytes > 0) rotating.memory_bytes = std::min(rotating.memory_bytes, most_bytes);
   rotating.bytes_per_us = std::max(1000.0, target.read_gb_per_s) * 1e3;
   return rotation_of(rotating);
 }

@@ -9,9 +9,10 @@
 
 namespace splitkv::tool {
 
-// How many copies a device has room for and needs, so that launches find nothing in L2.
+// How many copies a device has room for and needs, so that launches find nothing in L2. most_bytes:
+// of all copies, where it is not 0.
 Result<Rotation> rotation_on(const Gpu& gpu, const Problem& problem,
-                             const std::vector<int32_t>& kv_len);
+                             const std::vector<int32_t>& kv_len, int64_t most_bytes = 0);
 
 // Must not outlive the Gpu.
 class KernelTimer {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "codegen/entry_names.hpp"
 #include "codegen/kernel_source.hpp"
 #include "compiler/resources.hpp"
 #include "compiler/text.hpp"
@@ -43,12 +44,12 @@ Outcome compile_for_cuda([[maybe_unused]] const Problem& problem,
   compiled.checked = resolved(problem.checked);
   const auto found = compile_offline(services, emit(compiled, schedule, target), target, *facts);
   if (!found) return found.error();
-  fmt::print("compile   {:.1f} ms by NVRTC {}{}, cubin of {} bytes\n", found->code.compile_ms,
-             *nvrtc_version(), from_disk(found->from_disk, found->disk_ms),
+  fmt::print("compile   {:.1f} ms by {}{}, cubin of {} bytes\n", found->code.compile_ms,
+             facts->compiler, from_disk(found->from_disk, found->disk_ms),
              image_bytes(found->code));
   const int64_t dynamic_bytes = resources_of(problem, schedule, target).smem_bytes;
   for (const PtxasEntry& entry : parse_ptxas_log(found->code.log)) {
-    const bool is_split = entry.name.ends_with("_split");
+    const bool is_split = names_split(entry.name);
     fmt::print(
         "kernel    {}: {} registers, {} bytes spilled, {} bytes of stack, {} bytes of shared "
         "memory\n",

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "codegen/entry_names.hpp"
 #include "codegen/kernel_source.hpp"
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
@@ -51,14 +52,14 @@ Result<Target> explained_target(const ExplainOptions& options) {
 void compile([[maybe_unused]] Explanation& explanation) {
 #ifdef SPLITKV_HAS_CUDA
   const Schedule& schedule = explanation.chosen.schedule;
-  const Result<Cubin> cubin = compile_cuda(emit(explanation.problem, schedule, explanation.target),
-                                           explanation.target.arch);
+  const KernelSource source = emit(explanation.problem, schedule, explanation.target);
+  const Result<Cubin> cubin = compile_cuda(source, explanation.target.arch);
   if (!cubin) {
     explanation.not_compiled = cubin.error().message;
     return;
   }
   for (const PtxasEntry& entry : parse_ptxas_log(cubin->log)) {
-    const bool is_split = entry.name.ends_with("_split");
+    const bool is_split = names_split(entry.name);
     explanation.kernels.push_back(
         {entry.name, entry.registers, entry.spill_store_bytes + entry.spill_load_bytes,
          entry.stack_bytes, entry.smem_bytes + (is_split ? explanation.resources.smem_bytes : 0)});

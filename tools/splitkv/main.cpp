@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   add_compile(app, status);
   add_doctor(app, status);
   add_bench(app, status);
+  add_bench_host(app, status);
   add_explain(app, status);
   add_cache(app, status);
   add_pack(app, status);

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "codegen/entry_names.hpp"
 #ifdef SPLITKV_HAS_CPU
 #include "runtime/cpu/cpu_module.hpp"
 #endif
@@ -81,7 +82,7 @@ std::string describe_resources([[maybe_unused]] const StoredCode& code,
   std::string text;
 #ifdef SPLITKV_HAS_CUDA
   for (const PtxasEntry& entry : parse_ptxas_log(code.log)) {
-    const bool is_split = entry.name.ends_with("_split");
+    const bool is_split = names_split(entry.name);
     text +=
         fmt::format("{}{} {} registers {} spilled {} shared", text.empty() ? "" : "; ", entry.name,
                     entry.registers, entry.spill_store_bytes + entry.spill_load_bytes,

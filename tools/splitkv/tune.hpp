@@ -9,15 +9,17 @@
 #include "runtime/autotuner.hpp"
 #include "runtime/tuning_file.hpp"
 #include "tools/splitkv/tune_bench.hpp"
+#include "tools/splitkv/tune_page.hpp"
 
 namespace splitkv::tool {
 
 struct TuneOptions {
   std::vector<std::string> problems;
-  std::string file, model, target, out;
+  std::string file, model, target, out, report;
+  std::vector<std::string> devices;  // of several; empty: what target says
   std::vector<int64_t> batch = {1, 8, 64}, kv_len = {4096, 32768};
   std::string rows = "all";  // equal, ragged or all
-  double budget_s = 0;       // of the whole command; 0: kSecondsAProblem each
+  double budget_s = 0;       // of the whole command; 0: kSecondsAProblem each, of a device
   int candidates = 64;
   bool retune = false, dry_run = false, in_process = false, worker = false;
 };
@@ -33,10 +35,11 @@ Result<std::vector<Problem>> tuned_problems(const TuneOptions& options);
 // Each batch with each length, and both kinds of rows where they differ.
 std::vector<TuningPoint> tuned_points(const TuneOptions& options, const Problem& problem);
 
-// Without those whose buckets all have a record of this problem and machine.
-std::vector<TuningPoint> missing_points(const std::vector<TuningPoint>& points,
-                                        const Problem& problem, const Target& target,
-                                        const std::vector<KeptRecord>& records);
+// The newest record of each bucket that is not among the missing points' ones.
+std::vector<ReportedRecord> known_records(const std::vector<TuningPoint>& points,
+                                          const std::vector<TuningPoint>& missing,
+                                          const Problem& problem, const Target& target,
+                                          const std::vector<KeptRecord>& records);
 
 // A line a step, at most every few seconds; on a terminal a bar with the time that is left, drawn
 // over itself.

@@ -15,7 +15,6 @@
 #include "tools/splitkv/parallel.hpp"
 #include "tools/splitkv/partials.hpp"
 #ifdef SPLITKV_HAS_CUDA
-#include "runtime/cuda/nvrtc.hpp"
 #include "tools/splitkv/bench_gpu.hpp"
 #endif
 
@@ -66,8 +65,11 @@ class CpuTuningBench final : public CheckedBench {
     const std::vector<int32_t> lengths = lengths_of(point);
     kv_bytes_ = kv_bytes(problem_, lengths);
     if (kv_bytes_ < 16) return invalid_argument("kv_len: there is nothing to read");
+    // The step's own and one to go through; more as far as they may be had.
+    if (const Outcome fit = fits(point, 2 * kv_bytes_); !fit) return fit;
     bool cold = false;
-    const int64_t copies = copies_on_cpu(kv_bytes_, cold);
+    int64_t copies = copies_on_cpu(kv_bytes_, cold);
+    if (memory_bytes_ > 0) copies = std::min(copies, int64_t(memory_bytes_) / kv_bytes_ - 1);
     auto sets = place_on_cpu(problem_, generate_inputs(problem_, lengths, kSeed), kSeed, copies);
     if (!sets) return sets.error();
     sets_.emplace(std::move(*sets));
@@ -88,6 +90,13 @@ int compile_workers() {
   const uint64_t free = available_memory();
   if (free == 0) return int(cores);  // nobody knows
   return int(std::clamp<uint64_t>(free / kCompileBytes, 1, cores));
+}
+
+Outcome CheckedBench::fits(const TuningPoint& point, int64_t bytes) const {
+  if (memory_bytes_ == 0 || uint64_t(bytes) <= memory_bytes_) return Unit{};
+  return Error{Status::out_of_memory,
+               fmt::format("memory_bytes={} is below the {} that tensors of {} take", memory_bytes_,
+                           bytes, print(point))};
 }
 
 int CheckedBench::workers() const { return compile_workers(); }
@@ -139,24 +148,6 @@ Outcome check_tunable(const std::string& device, const Problem& problem) {
   return invalid_argument(
       "kv_scale=inline: the tuner makes no caches whose rows hold their scales on CUDA devices; "
       "kv_scale=token would work, and its schedules can be forced by SPLITKV_SCHEDULE");
-}
-
-TuningVersions tuning_versions([[maybe_unused]] const std::string& device) {
-#ifdef SPLITKV_HAS_CUDA
-  if (device.starts_with("cuda:")) {
-    TuningVersions versions;
-    const Result<std::string> nvrtc = nvrtc_version();
-    if (nvrtc) versions.compiler = "NVRTC-" + *nvrtc;
-    const std::string driver = kernel_driver_version();
-    if (!driver.empty()) versions.driver = driver;
-    return versions;
-  }
-#endif
-#ifdef SPLITKV_HAS_CPU
-  return {"LLVM", "none"};
-#else
-  return {};
-#endif
 }
 
 Result<std::unique_ptr<TuningBench>> open_tuning_bench(const std::string& device,

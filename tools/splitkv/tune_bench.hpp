@@ -1,6 +1,9 @@
 // Compiling, checking and measuring for the autotuner, in this process.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +11,7 @@
 
 #include "runtime/splitkv.hpp"
 #include "runtime/tuning_bench.hpp"
+#include "runtime/tuning_versions.hpp"
 #include "tools/splitkv/inputs.hpp"
 #include "tools/splitkv/verdict.hpp"
 
@@ -20,6 +24,10 @@ class CheckedBench : public TuningBench {
   int workers() const override;
   std::vector<Outcome> prepare(const std::vector<Schedule>& schedules, double limit_s) override;
   Outcome check(const Schedule& schedule, double limit_s) override;
+  Outcome limit_memory(uint64_t bytes) override {
+    memory_bytes_ = std::min<uint64_t>(bytes, std::numeric_limits<int64_t>::max());
+    return Unit{};
+  }
 
  protected:
   CheckedBench(std::string device, const Problem& problem, Runtime runtime)
@@ -27,9 +35,13 @@ class CheckedBench : public TuningBench {
   // The kernel for a point; found in memory where it was compiled for another.
   Result<Kernel> kernel(const Schedule& schedule, const Workload& workload);
 
+  // Whether tensors of so many bytes at a point keep to the limit.
+  Outcome fits(const TuningPoint& point, int64_t bytes) const;
+
   const std::string device_;
   const Problem problem_;
   Runtime runtime_;
+  uint64_t memory_bytes_ = 0;  // that tensors may take; 0: what is free
 
  private:
   std::optional<Inputs> inputs_;  // of the check, made when it is first needed
@@ -50,11 +62,5 @@ Result<std::unique_ptr<TuningBench>> open_cuda_tuning_bench(int ordinal, const P
 
 // As many compiles as cores and free memory have room for; 1 at least.
 int compile_workers();
-
-// For records: "NVRTC-13.0" and the driver's version, or "LLVM" and "none".
-struct TuningVersions {
-  std::string compiler = "none", driver = "none";
-};
-TuningVersions tuning_versions(const std::string& device);
 
 }  // namespace splitkv::tool

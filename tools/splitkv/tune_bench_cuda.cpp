@@ -67,7 +67,8 @@ class CudaTuningBench final : public CheckedBench {
     placed_.reset();
     sets_.reset();
     const std::vector<int32_t> lengths = lengths_of(point);
-    const Result<Rotation> rotation = rotation_on(*gpu_, problem_, lengths);
+    if (const Outcome fit = fits(point, set_bytes(problem_, lengths)); !fit) return fit;
+    const Result<Rotation> rotation = rotation_on(*gpu_, problem_, lengths, int64_t(memory_bytes_));
     if (!rotation) return rotation.error();
     rotation_ = *rotation;
     const GpuModule* attend = attend_ ? &*attend_ : nullptr;

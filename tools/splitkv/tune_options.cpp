@@ -54,6 +54,14 @@ Outcome check_options(const TuneOptions& options) {
   if (options.candidates < 1 || options.candidates > 10000) {
     return bad("--candidates", fmt::format("{}", options.candidates), "1 to 10000 would work");
   }
+  if (!options.devices.empty() && !options.target.empty()) {
+    return bad("--devices", options.devices.front(),
+               "--target names a device as well; one of the two would work");
+  }
+  if (!options.report.empty() && options.dry_run) {
+    return bad("--report", options.report,
+               "nothing is measured with --dry-run; without it that would work");
+  }
   if (options.problems.empty() && options.file.empty() && options.model.empty()) {
     return invalid_argument(
         "a problem is missing: \"attention q=bf16 heads=32/8 dim=128\", --file=PROBLEMS or "
@@ -108,26 +116,23 @@ std::vector<TuningPoint> tuned_points(const TuneOptions& options, const Problem&
   return points;
 }
 
-std::vector<TuningPoint> missing_points(const std::vector<TuningPoint>& points,
-                                        const Problem& problem, const Target& target,
-                                        const std::vector<KeptRecord>& records) {
+std::vector<ReportedRecord> known_records(const std::vector<TuningPoint>& points,
+                                          const std::vector<TuningPoint>& missing,
+                                          const Problem& problem, const Target& target,
+                                          const std::vector<KeptRecord>& records) {
   const std::string text = tuned_problem(problem), machine = tuned_target(target);
-  const auto is_known = [&](const TuningBucket& bucket) {
-    return std::any_of(records.begin(), records.end(), [&](const KeptRecord& kept) {
-      return kept.record.problem == text && kept.record.target == machine &&
-             kept.record.bucket == bucket;
-    });
-  };
-  std::vector<bool> is_missing(points.size());
+  const std::vector<PointBucket> measured = buckets_of(problem, missing);
+  std::vector<ReportedRecord> known;
   for (const PointBucket& bucket : buckets_of(problem, points)) {
-    if (is_known(bucket.bucket)) continue;
-    for (const size_t point : bucket.points) is_missing[point] = true;
+    const auto is_it = [&](const PointBucket& other) { return other.bucket == bucket.bucket; };
+    if (std::any_of(measured.begin(), measured.end(), is_it)) continue;
+    const auto newest = std::find_if(records.rbegin(), records.rend(), [&](const auto& kept) {
+      return kept.record.problem == text && kept.record.target == machine &&
+             kept.record.bucket == bucket.bucket;
+    });
+    if (newest != records.rend()) known.push_back({newest->record, 0, newest->origin});
   }
-  std::vector<TuningPoint> missing;
-  for (size_t i = 0; i < points.size(); ++i) {
-    if (is_missing[i]) missing.push_back(points[i]);
-  }
-  return missing;
+  return known;
 }
 
 }  // namespace splitkv::tool

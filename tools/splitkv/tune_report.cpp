@@ -86,12 +86,14 @@ std::string failures_text(const TuningReport& report) {
 }
 
 std::string summary_text(const std::vector<TuningReport>& reports) {
-  std::string text, problem;
+  std::string text, problem, target;
   for (const TuningReport& report : reports) {
     for (size_t i = 0; i < report.records.size(); ++i) {
       const TuningRecord& record = report.records[i];
-      if (record.problem != problem) {
-        problem = record.problem;
+      if (record.problem != problem || record.target != target) {
+        const bool is_other_target = !target.empty() && record.target != target;
+        problem = record.problem, target = record.target;
+        if (is_other_target) text += fmt::format("\non {}", target);
         text += fmt::format("\n{}\n{:<36} {:>10} {:>9} {:>9}  {}\n", problem, "bucket", "us",
                             "to floor", "untuned", "schedule");
       }

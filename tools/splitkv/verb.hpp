@@ -19,6 +19,9 @@ int report(const Error& error);
 // Prints that `option` has a `value` that cannot be, and what would work.
 int bad_option(const std::string& option, const std::string& value, const std::string& what_works);
 
+// The file of the running program; empty where the system does not tell.
+std::string own_program();
+
 // Each adds its verb to the app. When the verb is chosen its exit status goes to `status`, which
 // must outlive the app.
 void add_run(CLI::App& app, int& status);
@@ -27,6 +30,7 @@ void add_compile(CLI::App& app, int& status);
 void add_show(CLI::App& app, int& status);
 void add_doctor(CLI::App& app, int& status);
 void add_bench(CLI::App& app, int& status);
+void add_bench_host(CLI::App& app, int& status);
 void add_explain(CLI::App& app, int& status);
 void add_cache(CLI::App& app, int& status);
 void add_pack(CLI::App& app, int& status);
