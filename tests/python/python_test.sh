@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# The steps of the tests of label python. Exit status 77: skipped, with the reason as the last line.
+#
+#   python_test.sh --build DIR --source DIR --work DIR STEP
+#
+#   install         an environment in DIR/venv; the wheel is built around the library of --build and installed there
+#   wheel           carries the library, the types and nothing of the tree; works without --build's path
+#   run, errors...  test_STEP.py
+set -euo pipefail
+
+skip() { echo "skipped: $*"; exit 77; }
+while [ $# -gt 1 ]; do
+  case "$1" in
+    --build) build=$2 ;;
+    --source) source=$2 ;;
+    --work) work=$2 ;;
+    *) echo "unknown argument: $1" >&2; exit 2 ;;
+  esac
+  shift 2
+done
+step=$1
+venv=$work/venv
+python=$venv/bin/python
+pip=("$python" -m pip --disable-pip-version-check --no-input)
+
+install() {
+  rm -rf "$work/installed" "$work/wheel"
+  if [ ! -x "$python" ] || ! "${pip[@]}" --version >/dev/null 2>&1; then
+    python3 -m venv "$venv" >"$work/venv.log" 2>&1 || skip "no venv (Debian: python3-venv): $(tail -n 1 "$work/venv.log")"
+  fi
+  "$python" -c 'import os, sysconfig; raise SystemExit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
+    skip "no Python.h (Debian: python3-dev)"
+  # Those that are there already are not asked for again.
+  "$python" -c 'import ml_dtypes, nanobind, numpy, pytest, scikit_build_core' 2>/dev/null ||
+    "${pip[@]}" install --quiet ml_dtypes 'nanobind>=2.4' 'numpy>=2.1' pytest 'scikit-build-core>=0.10' \
+      >"$work/pip.log" 2>&1 || skip "no packages from PyPI: $(tail -n 1 "$work/pip.log")"
+  "${pip[@]}" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work/wheel" "$source" \
+    -C build-dir="$work/extension" -C cmake.define.SPLITKV_LIBRARY="$build/lib/libsplitkv.so"
+  "${pip[@]}" install --quiet --no-deps --force-reinstall "$work"/wheel/splitkv-*.whl
+  touch "$work/installed"
+}
+
+# What the wheel holds, and that it is enough: the library that is loaded is the wheel's.
+wheel() {
+  "$python" - "$work"/wheel/splitkv-*.whl <<'PYTHON'
+import sys
+import zipfile
+
+import splitkv
+
+names = set(zipfile.ZipFile(sys.argv[1]).namelist())
+for name in ("libsplitkv.so.0", "libsplitkv_cpu.so", "py.typed", "_core.pyi", "__init__.py"):
+    assert f"splitkv/{name}" in names, f"{name} is missing of {sorted(names)}"
+strangers = {name for name in names if not name.startswith(("splitkv/", f"splitkv-{splitkv.__version__}.dist-info/"))}
+assert not strangers, strangers
+splitkv.Runtime().prepare("cpu", q="fp32", heads=2, dim=16)
+with open("/proc/self/maps") as maps:
+    files = {line.split()[-1] for line in maps if "libsplitkv" in line}
+assert files and all("/site-packages/splitkv/" in file for file in files), files
+print(f"{len(names)} files in the wheel, {len(files)} libraries of its own")
+PYTHON
+}
+
+cd "$work"
+if [ "$step" = install ]; then
+  install
+  exit
+fi
+[ -e "$work/installed" ] || skip "python.install was skipped or failed"
+if [ "$step" = wheel ]; then
+  wheel
+else
+  PYTHONDONTWRITEBYTECODE=1 "$python" -m pytest -q -p no:cacheprovider "$source/tests/python/test_$step.py"
+fi
