@@ -40,7 +40,8 @@ struct Schedule {
   int tile_kv = 64;   // keys in a tile, the unit that partitions deal out
   int rows = 4;       // query rows (heads of one group) a block holds; a group makes
                       // ceil(group_size / rows) row blocks, each of which reads K and V
-  int warps = 4;      // warps a block; each takes its own keys of a tile. vector: 1
+  int warps = 4;      // warps a block; each takes its own keys of a tile, or
+                      // shares them with row_warps - 1 others. vector: 1
   int row_warps = 1;  // mma: warps that take the same keys and divide the block's rows
   int unroll = 4;     // keys whose K and V are in flight at once, per lane group (simt) or loop
                       // (vector); mma: 1

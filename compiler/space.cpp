@@ -77,21 +77,22 @@ std::vector<Schedule> code_options(const Problem& problem, Family family) {
   const int most = mma ? kMostRowWarps * most_mma_rows(problem) : 8;
   for (int rows : rows_options(problem, most))
     for (int tile : {32, 64, 128, 256})
-      for (int warps : {1, 2, 4, 8})
+      for (int warps : {1, 2, 4, 8, 16})
         for (int depth : depths) {
-          options.push_back({.family = family,
-                             .tile_kv = tile,
-                             .rows = rows,
-                             .warps = warps,
-                             .unroll = mma ? 1 : depth,
-                             .stages = mma ? depth : 1});
-          if (!mma) continue;
-          options.push_back(options.back());
-          options.back().loads = Loads::tensor;
-          for (int row_warps = 2; row_warps <= std::min(warps, kMostRowWarps); row_warps *= 2) {
-            options.push_back(options[options.size() - 2]);
-            options.back().row_warps = row_warps;
-          }
+          const Schedule code = {.family = family,
+                                 .tile_kv = tile,
+                                 .rows = rows,
+                                 .warps = warps,
+                                 .unroll = mma ? 1 : depth,
+                                 .stages = mma ? depth : 1};
+          const int most_row_warps = mma ? std::min(warps, kMostRowWarps) : 1;
+          for (int row_warps = 1; row_warps <= most_row_warps; row_warps *= 2)
+            for (Loads loads : {Loads::copy, Loads::tensor}) {
+              if (!mma && loads == Loads::tensor) continue;
+              options.push_back(code);
+              options.back().row_warps = row_warps;
+              options.back().loads = loads;
+            }
         }
   return options;
 }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/arithmetic.hpp"
+#include "compiler/resources.hpp"
 #include "compiler/text.hpp"
 #include "compiler/text_expr.hpp"
 
@@ -392,7 +394,18 @@ Result<Schedule> parse_schedule(std::string_view text, const Schedule& base) {
     const bool mma = schedule.family == Family::mma;
     if (!given("unroll")) schedule.unroll = mma ? 1 : Schedule{}.unroll;
     if (!given("stages")) schedule.stages = mma ? 2 : Schedule{}.stages;
+    if (!given("row_warps")) schedule.row_warps = Schedule{}.row_warps;
+    if (!given("loads")) schedule.loads = Schedule{}.loads;
     if (!given("warps") && schedule.family == Family::vector) schedule.warps = 1;
+  }
+  // Rows that are named come without warps that divide rows, in as many streams as there were;
+  // named warps keep them where they can. Each stream of a tile has keys of its own.
+  if (!given("row_warps") && schedule.row_warps > 1 && (given("rows") || given("warps"))) {
+    if (given("rows") && !given("warps")) schedule.warps = streams(schedule);
+    if (given("rows") || schedule.warps % schedule.row_warps != 0)
+      schedule.row_warps = Schedule{}.row_warps;
+    if (!given("tile") && schedule.warps > 0)
+      schedule.tile_kv = round_up(schedule.tile_kv, kMmaStep * streams(schedule));
   }
   // A word that only one kind of partition uses chooses that kind.
   if (!given("partition") && given("splits") != given("blocks")) {

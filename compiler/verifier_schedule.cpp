@@ -83,7 +83,7 @@ Verdict row_warps_divide_the_rows(const Problem&, const Schedule& schedule, cons
       ceil_div(panels, ceil_div(panels, row_warps)) < row_warps)
     return refuse(__func__, "row_warps", row_warps,
                   fmt::format("does not divide the {} panels of rows={}", panels, schedule.rows),
-                  fmt::format("row_warps={}", std::clamp(panels, 1, 2)));
+                  fmt::format("row_warps={}", panels > 1 && schedule.warps % 2 == 0 ? 2 : 1));
   if (schedule.warps % row_warps == 0) return {};
   return refuse(__func__, "row_warps", row_warps,
                 fmt::format("does not divide warps={}", schedule.warps), "row_warps=1");
@@ -286,7 +286,7 @@ Verdict registers_fit_the_file(const Problem& problem, const Schedule& schedule,
   return refuse(__func__, "warps", schedule.warps,
                 fmt::format("of about {} registers a thread need more than the {} of an SM",
                             needs.registers_per_thread, target.registers_per_sm),
-                fmt::format("warps={}", warps));
+                fmt::format("warps={}", warps / schedule.row_warps * schedule.row_warps));
 }
 
 // Offers fewer stages, else fewer warps, else fewer rows: what costs least speed first.
@@ -317,7 +317,9 @@ Verdict shared_memory_fits_a_block(const Problem& problem, const Schedule& sched
   fitting.rows = std::min(fitting.rows, is_mma(schedule) ? most_mma_rows(problem) : fitting.rows);
   while (fitting.rows > 1 && needed(fitting) > most) --fitting.rows;
   return refuse(__func__, "rows", schedule.rows, limit,
-                fmt::format("rows={} warps=1", fitting.rows));
+                is_mma(schedule) ? fmt::format("rows={} warps=1 row_warps=1 stages={}",
+                                               fitting.rows, fitting.stages)
+                                 : fmt::format("rows={} warps=1", fitting.rows));
 }
 
 constexpr ScheduleRule kTable[] = {

@@ -54,36 +54,40 @@ std::string reasons_of(const std::vector<std::string>& untuned) {
 
 // ---- one job ------------------------------------------------------------------------------------
 
-JobView Job::view() const {
-  if (is_parents()) return {.stage = JobStage::cancelled, .error = left_behind()};
+BackgroundJob::BackgroundJob(JobOrder order)
+    : order_(std::move(order)), if_cancelled_(was_cancelled()) {}
+
+JobView BackgroundJob::view() const {
+  if (is_parents()) return {.stage = JobStage::cancelled, .done = 1, .error = left_behind()};
   const std::lock_guard lock(mutex_);
   return view_;
 }
 
-bool Job::wait(double seconds) const {
+bool BackgroundJob::wait(double seconds) const {
   if (is_parents()) return true;
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
                            [&] { return has_ended(view_.stage); });
 }
 
-void Job::wait() const {
+void BackgroundJob::wait() const {
   if (is_parents()) return;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return has_ended(view_.stage); });
 }
 
-void Job::cancel() {
+void BackgroundJob::cancel() {
   if (is_parents()) return;
   const std::lock_guard lock(mutex_);
   cancelled_ = true;
   if (view_.stage != JobStage::waiting) return;
   view_.stage = JobStage::cancelled;
-  view_.error = was_cancelled();
+  view_.done = 1;
+  view_.error = std::move(if_cancelled_);
   changed_.notify_all();
 }
 
-Result<std::unique_ptr<PreparedKernel>> Job::take(
+Result<std::unique_ptr<PreparedKernel>> BackgroundJob::take(
     const std::function<Outcome(const PreparedKernel&)>& fits) {
   if (is_parents()) return left_behind();
   const std::lock_guard lock(mutex_);
@@ -100,7 +104,7 @@ Result<std::unique_ptr<PreparedKernel>> Job::take(
   return std::move(kernel_);
 }
 
-bool Job::enter(JobStage stage) {
+bool BackgroundJob::enter(JobStage stage) {
   const std::lock_guard lock(mutex_);
   if (cancelled_) return false;
   view_.stage = stage;
@@ -109,7 +113,7 @@ bool Job::enter(JobStage stage) {
   return true;
 }
 
-Outcome Job::tune(KernelRuntime& runtime) {
+Outcome BackgroundJob::tune(KernelRuntime& runtime) {
   const Result<Tuned> tuned =
       tune_problem(runtime, *order_.tune, [&](const TuningProgress& progress) {
         const std::lock_guard lock(mutex_);
@@ -128,7 +132,7 @@ Outcome Job::tune(KernelRuntime& runtime) {
                "no schedule was found by measuring: " + reasons_of(tuned->report.untuned)};
 }
 
-Result<std::unique_ptr<PreparedKernel>> Job::work(KernelRuntime& runtime) {
+Result<std::unique_ptr<PreparedKernel>> BackgroundJob::work(KernelRuntime& runtime) {
   if (order_.tune) {
     if (!enter(JobStage::tuning)) return was_cancelled();
     if (const Outcome tuned = tune(runtime); !tuned) return tuned.error();
@@ -140,10 +144,10 @@ Result<std::unique_ptr<PreparedKernel>> Job::work(KernelRuntime& runtime) {
                           .schedule = order_.schedule ? order_.schedule->c_str() : nullptr});
 }
 
-void Job::end(Result<std::unique_ptr<PreparedKernel>> made) {
+void BackgroundJob::end(Result<std::unique_ptr<PreparedKernel>> made) {
   const std::lock_guard lock(mutex_);
   if (view_.stage == JobStage::cancelled) return;
-  if (cancelled_) made = was_cancelled();
+  if (cancelled_) made = std::move(if_cancelled_);
   if (made) {
     kernel_ = *std::move(made);
     view_.stage = JobStage::done;
@@ -156,14 +160,30 @@ void Job::end(Result<std::unique_ptr<PreparedKernel>> made) {
   changed_.notify_all();
 }
 
-// An exception must not end the thread.
-void Job::run(KernelRuntime& runtime) {
+void BackgroundJob::end_wordless(Status status) {
+  const std::lock_guard lock(mutex_);
+  if (has_ended(view_.stage)) return;
+  view_.error.status = cancelled_ ? Status::not_prepared : status;
+  view_.stage = cancelled_ ? JobStage::cancelled : JobStage::failed;
+  view_.done = 1;
+  view_.left_s = 0;
+  changed_.notify_all();
+}
+
+// An exception must not end the thread, nor may one of telling about another.
+void BackgroundJob::run(KernelRuntime& runtime) {
   try {
-    end(work(runtime));
+    try {
+      end(work(runtime));
+    } catch (const std::bad_alloc&) {
+      end(Error{Status::out_of_memory, "host memory is used up"});
+    } catch (const std::exception& exception) {
+      end(Error{Status::internal, exception.what()});
+    }
   } catch (const std::bad_alloc&) {
-    end(Error{Status::out_of_memory, "host memory is used up"});
-  } catch (const std::exception& exception) {
-    end(Error{Status::internal, exception.what()});
+    end_wordless(Status::out_of_memory);
+  } catch (...) {
+    end_wordless(Status::internal);
   }
 }
 
@@ -184,12 +204,12 @@ Background::~Background() {
   if (state_->thread.joinable()) state_->thread.join();
 }
 
-Result<std::shared_ptr<Job>> Background::start(JobOrder order) {
+Result<std::shared_ptr<BackgroundJob>> Background::start(JobOrder order) {
   if (generation_ != fork_generation()) return left_behind();
   if (const Outcome may = order.tune ? may_tune(runtime_) : may_compile(runtime_); !may) {
     return may.error();
   }
-  auto job = std::make_shared<Job>(std::move(order));
+  auto job = std::make_shared<BackgroundJob>(std::move(order));
   const std::lock_guard lock(state_->mutex);
   if (!state_->thread.joinable()) {
     const SignalsBlocked blocked;
@@ -214,7 +234,7 @@ void Background::work() {
     if (state.closing) return;
     state.running = std::move(state.waiting.front());
     state.waiting.pop_front();
-    const std::shared_ptr<Job> job = state.running;
+    const std::shared_ptr<BackgroundJob> job = state.running;
     lock.unlock();
     job->run(runtime_);
     lock.lock();

@@ -40,9 +40,9 @@ struct JobView {
 };
 
 // Thread-safe.
-class Job {
+class BackgroundJob {
  public:
-  explicit Job(JobOrder order) : order_(std::move(order)) {}
+  explicit BackgroundJob(JobOrder order);
 
   JobView view() const;
   // Until it has ended, at most so long. False: it has not ended.
@@ -64,6 +64,7 @@ class Job {
   Outcome tune(KernelRuntime& runtime);
   bool enter(JobStage stage);  // false: it was cancelled
   void end(Result<std::unique_ptr<PreparedKernel>> made);
+  void end_wordless(Status status);  // allocates nothing
   bool is_parents() const { return generation_ != fork_generation(); }
 
   const JobOrder order_;
@@ -71,6 +72,7 @@ class Job {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool cancelled_ = false;
+  Error if_cancelled_;  // made with the job, so that to cancel it allocates nothing
   JobView view_;
   std::unique_ptr<PreparedKernel> kernel_;
 };
@@ -85,14 +87,14 @@ class Background {
   ~Background();
 
   // not_prepared where the runtime's flags forbid it.
-  Result<std::shared_ptr<Job>> start(JobOrder order);
+  Result<std::shared_ptr<BackgroundJob>> start(JobOrder order);
 
  private:
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<std::shared_ptr<Job>> waiting;
-    std::shared_ptr<Job> running;
+    std::deque<std::shared_ptr<BackgroundJob>> waiting;
+    std::shared_ptr<BackgroundJob> running;
     bool closing = false;
     std::thread thread;
   };

@@ -29,7 +29,7 @@ struct splitkv_tuning {
 };
 
 struct splitkv_job {
-  std::shared_ptr<splitkv::Job> job;
+  std::shared_ptr<splitkv::BackgroundJob> job;
 };
 
 static_assert(int(JobStage::waiting) == SPLITKV_JOB_WAITING &&
@@ -50,7 +50,8 @@ Result<std::vector<Workload>> read_workloads(const splitkv_workload* workloads, 
   if (count == 0) return list;
   if (Outcome given = not_null(workloads, "workloads"); !given) return given.error();
   const size_t stride = workloads->size;
-  if (stride < sizeof(splitkv_workload)) {
+  // Those of older headers are smaller; an array's elements are aligned in all.
+  if (stride <= sizeof(workloads->size) || stride % alignof(splitkv_workload) != 0) {
     return invalid_argument(
         fmt::format("workloads[0].size={} is no size of this struct; {} would fit: start from "
                     "SPLITKV_INIT",
@@ -337,13 +338,19 @@ splitkv_status splitkv_wait_job(const splitkv_job* job, double seconds, splitkv_
 }
 
 void splitkv_cancel_job(splitkv_job* job) {
-  if (job != nullptr) job->job->cancel();
+  (void)answer(nullptr, [&]() -> Outcome {
+    if (job != nullptr) job->job->cancel();
+    return Unit{};
+  });
 }
 
 void splitkv_release_job(splitkv_job* job) {
   if (job == nullptr) return;
-  job->job->cancel();
-  job->job->wait();
+  (void)answer(nullptr, [&]() -> Outcome {
+    job->job->cancel();
+    job->job->wait();
+    return Unit{};
+  });
   delete job;
 }
 

@@ -127,11 +127,10 @@ int64_t longest_row(const Problem& problem, const ReproCall& call) {
   if (call.args != nullptr) {
     const splitkv_args& args = *call.args;
     tokens = args.kv_len == nullptr ? args.kv_len_host : args.kv_capacity;
-    if (args.kv_len == nullptr) return std::min(tokens, kLongest);
-    if (tokens == 0 && is_paged(problem))
+    if (tokens <= 0 && is_paged(problem))
       tokens = args.page_table_stride * problem.kv_layout.page_size;
   }
-  if (tokens == 0 && call.tensors != nullptr && !is_paged(problem)) {
+  if (tokens <= 0 && call.tensors != nullptr && !is_paged(problem)) {
     const splitkv_tensors& t = *call.tensors;
     const int64_t row = t.k_stride_head > t.k_stride_token ? t.k_stride_head : t.k_stride_block;
     if (t.k_stride_token > 0) tokens = row / t.k_stride_token;

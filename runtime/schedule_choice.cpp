@@ -6,7 +6,6 @@
 #include <limits>
 #include <optional>
 
-#include "codegen/launch_shape.hpp"
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
 
@@ -32,14 +31,15 @@ int clamp_to_int(int64_t value) {
   return int(std::clamp<int64_t>(value, 1, std::numeric_limits<int>::max()));
 }
 
-// Gives a partition that was named without its count the grid that the library's choice has.
+// Gives a partition that was named without its count the grid that the library's choice has. No
+// rule has looked at the schedule yet.
 void keep_the_grid(std::string_view words, const Problem& problem, const Workload& workload,
                    const Schedule& chosen, Schedule* schedule) {
   const bool was_flat = chosen.partition == Partition::flat;
   const bool is_flat = schedule->partition == Partition::flat;
   if (was_flat == is_flat || schedule->rows <= 0) return;
   const int64_t sequences =
-      std::max<int64_t>(1, launch_shape(problem, *schedule, workload.batch).sequences);
+      std::max<int64_t>(1, workload.batch) * problem.kv_heads * row_blocks(problem, *schedule);
   if (is_flat && !names_word(words, "blocks=")) {
     schedule->blocks = clamp_to_int(sequences * chosen.splits);
   } else if (was_flat && !names_word(words, "splits=")) {

@@ -25,7 +25,7 @@
  *  - Runs at once have scratch, state and outputs of their own each.
  *  - After fork a child may go on with the CPU target, with kernels that it inherited too, where no
  *    other thread was inside the library at the fork. CUDA does not outlive a fork: where the
- * parent had opened it, calls for it give SPLITKV_DEVICE_ERROR in the child.
+ *    parent had opened it, calls for it give SPLITKV_DEVICE_ERROR in the child.
  */
 #ifndef SPLITKV_H
 #define SPLITKV_H
@@ -393,7 +393,6 @@ typedef struct splitkv_kernel_info {
 } splitkv_kernel_info;
 
 /* Thread-safe. */
-
 SPLITKV_API splitkv_status splitkv_get_kernel_info(const splitkv_kernel* kernel,
                                                    splitkv_kernel_info* info,
                                                    splitkv_message* message);
@@ -412,18 +411,20 @@ typedef struct splitkv_statistics {
 } splitkv_statistics;
 
 /* Thread-safe. Counts from splitkv_open on; a merge counts as a kernel. */
-
 SPLITKV_API splitkv_status splitkv_get_statistics(const splitkv_runtime* runtime,
                                                   splitkv_statistics* statistics,
                                                   splitkv_message* message);
 
 /* Writes down all that is needed to repeat what a kernel does somewhere else, for a report: files
- * of the folder `folder`, which is made; files of these names in it are replaced. repro.txt
- * versions, problem, schedule and who decided it, target, environment variables of SplitKV; strides
- * and alignments of `binding`, shapes and strides of `args` run.sh      a command line of the
- * program splitkv that runs the kernel on generated inputs of these shapes and checks the result
+ * of the folder `folder`, which is made; files of these names in it are replaced:
+ *
+ *   repro.txt   versions, problem, schedule and who decided it, target, environment variables of
+ *               names SPLITKV_* and CUDA_*, strides and alignments of `binding` and `args`, shapes
+ *   run.sh      a command line of the program splitkv that runs the kernel on generated inputs of
+ *               these shapes and checks the result
  *   kernel.cu   the emitted source; kernel.ll on the CPU
  *   key.txt     what changes the compiled bytes: compiler, its options, architecture
+ *
  * No tensor's contents are read: lengths are those of kv_len_host, else the longest that strides or
  * kv_capacity let a row have. binding and args may be NULL. Thread-safe. SPLITKV_INVALID_ARGUMENT
  * with the path and why where a file cannot be written. */

@@ -95,8 +95,8 @@ typedef struct splitkv_append_args {
  * tokens, k_scale and v_scale are written, so they must be memory that may be.
  *
  * With checked=on tokens whose slot, page or position is out of range are left out and the first is
- * recorded for splitkv_poll_append_fault; on the CPU this call returns it as well, as
- * SPLITKV_DEVICE_ERROR. Otherwise these are trusted. */
+ * recorded for splitkv_poll_append_fault (where page_count > 0 a negative page id too, as code 1);
+ * on the CPU this call returns it as well, as SPLITKV_DEVICE_ERROR. Otherwise these are trusted. */
 SPLITKV_API splitkv_status splitkv_append(const splitkv_appender* appender,
                                           const splitkv_binding* binding,
                                           const splitkv_append_args* args, void* stream,

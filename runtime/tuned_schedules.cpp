@@ -111,6 +111,7 @@ Result<ScheduleChoice> schedule_of(const TunedMatch& found, const Problem& probl
                                    const Workload& workload, const Target& target) {
   const TuningRecord& record = found.kept->record;
   ScheduleChoice choice;
+  if (const auto refusal = verify(problem, record.best.schedule, target)) return to_error(*refusal);
   choice.schedule = found.match == Match::exact
                         ? record.best.schedule
                         : fitted(record.best.schedule, problem, workload, target);

@@ -264,24 +264,38 @@ Outcome ProcessBench::begin() {
   return options_.memory_bytes > 0 ? limit_memory(options_.memory_bytes) : Outcome(Unit{});
 }
 
-// Ends the process. how: what it did; empty where it ended of itself and its status is told.
+// Ends the process. how: what it did; empty where it ended of itself and its status is told. A
+// program that ignores SIGCHLD, or waits for every child, leaves no status here, and the id may be
+// another process's by then: one that is not our child any more is not killed.
 Error ProcessBench::ended(const std::string& how) {
   int status = 0;
+  bool is_told = false;  // its status, to this waitpid
+  const auto look = [&] {
+    const pid_t found = waitpid(process_, &status, WNOHANG);
+    is_told = found == process_;
+    return is_told || (found < 0 && errno == ECHILD);
+  };
   socket_ = FileHandle();
   // A process that closed its end may still be ending: its own status is the better answer.
-  bool is_over = false;
+  bool is_over = look();
   for (int i = 0; i < 100 && how.empty() && !is_over; ++i) {
-    is_over = waitpid(process_, &status, WNOHANG) == process_;
-    if (!is_over) usleep(10'000);
+    usleep(10'000);
+    is_over = look();
   }
   if (!is_over) {
     kill(process_, SIGKILL);
-    while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+    pid_t found;
+    while ((found = waitpid(process_, &status, 0)) < 0 && errno == EINTR) {
     }
+    is_told = found == process_;
   }
   process_ = -1;
+  if (!how.empty()) return {Status::device_error, how};
   return {Status::device_error,
-          how.empty() ? "the measuring process " + how_it_ended(status) : how};
+          "the measuring process " +
+              (is_told ? how_it_ended(status)
+                       : "ended; this program's handling of SIGCHLD or of its children took the "
+                         "status")};
 }
 
 Outcome ProcessBench::send(const std::string& text) {

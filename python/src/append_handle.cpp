@@ -4,6 +4,7 @@
 #include <nanobind/stl/unique_ptr.h>
 
 #include <optional>
+#include <string_view>
 
 #include "python/src/errors.hpp"
 #include "python/src/fields.hpp"
@@ -74,6 +75,32 @@ struct Elements {
   int64_t tokens = 0, stride_token = 0, stride_head = 0;
 };
 
+// The C API takes two strides of 0 for dense elements; of a broadcast tensor they say that all its
+// rows are one, and dense ones would be read past its end.
+void check_not_repeated(const Tensor& tensor) {
+  if (tensor.stride(0) != 0 || tensor.stride(1) != 0) return;
+  if (tensor.size(0) * tensor.size(1) <= 1) return;
+  refuse(
+      std::string(tensor.field()) + " of the shape " + shape_of(tensor) +
+      " has strides of 0 in dimensions 0 and 1 (it is broadcast from one row); a contiguous copy "
+      "would fit");
+}
+
+// A binding's memory was exported to be read; what an append writes of it must be writable.
+void check_writable(const BindingHandle& binding, const Facts& facts) {
+  for (const Tensor& tensor : binding.kept) {
+    if (!tensor.read_only()) continue;
+    const std::string_view field = tensor.field();
+    const bool written = field == "k" || field == "v" ||
+                         (field == "k_scale" && facts.k_scale_tokens) ||
+                         (field == "v_scale" && facts.v_scale_tokens);
+    if (!written) continue;
+    refuse("binding's " + std::string(field) +
+           " is read only, and an append writes it; a binding of a tensor that may be written "
+           "would fit");
+  }
+}
+
 Elements read_new(AppendTensors& tensors, const AppenderHandle& appender, const char* name,
                   int64_t tokens, int64_t dim) {
   const std::string shape =
@@ -81,6 +108,7 @@ Elements read_new(AppendTensors& tensors, const AppenderHandle& appender, const 
   const Tensor* found =
       tensors.read(name, {{appender.dtype}, {tokens, appender.facts.kv_heads, dim}, shape.c_str()});
   if (found == nullptr) return {};
+  check_not_repeated(*found);
   return {found->data(), found->size(0), found->stride(0), found->stride(1)};
 }
 
@@ -116,6 +144,7 @@ void read_rows(AppendTensors& tensors, const nb::dict& numbers, splitkv_append_a
 
 void append(const AppenderHandle& appender, const BindingHandle& binding, const nb::dict& given,
             const nb::dict& numbers, uintptr_t stream) {
+  check_writable(binding, appender.facts);
   const Consumer consumer{appender.facts.cuda, stream};
   AppendTensors tensors(appender, given, consumer);
   splitkv_append_args args = SPLITKV_INIT(splitkv_append_args);

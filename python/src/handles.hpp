@@ -66,6 +66,7 @@ struct Facts {
   bool tokens_first = false;
   int64_t page_size = 0;
   int64_t kv_heads = 0, dim_qk = 0, dim_v = 0;
+  bool k_scale_tokens = false, v_scale_tokens = false;  // a scale a token, which appends write
   std::string q_type;
 };
 Facts facts_of(const std::string& problem, const std::string& device);

@@ -160,6 +160,9 @@ Facts facts_of(const std::string& problem, const std::string& device) {
     if (key == "q") facts.q_type = value;
     if (key == "heads") facts.kv_heads = second;
     if (key == "dim") facts.dim_qk = first, facts.dim_v = second;
+    const bool both_scales = key == "kv_scale";
+    if (both_scales || key == "k_scale") facts.k_scale_tokens = value == "token";
+    if (both_scales || key == "v_scale") facts.v_scale_tokens = value == "token";
     if (key == "ragged") facts.ragged = value == "on";
     if (key != "kv_layout") continue;
     facts.paged = value.rfind("paged:", 0) == 0;

@@ -10,6 +10,7 @@ namespace splitkv::python {
 namespace {
 
 constexpr int32_t kHost = 1, kCuda = 2, kPinnedHost = 3, kCudaManaged = 13;
+constexpr uint64_t kReadOnly = 1;  // of a capsule's flags
 
 // What a capsule named "dltensor" holds: DLPack before 1.0.
 struct LegacyTensor {
@@ -77,16 +78,19 @@ nb::object export_capsule(nb::handle source, const char* field, const Consumer& 
   }
 }
 
-splitkv_dl_tensor view_of(const nb::object& capsule, const char* field, bool writable) {
+splitkv_dl_tensor view_of(const nb::object& capsule, const char* field, bool writable,
+                          bool& read_only) {
+  read_only = false;
   if (void* pointer = PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")
                           ? PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned")
                           : nullptr) {
+    const auto* managed = static_cast<const splitkv_dl_managed_tensor*>(pointer);
     const splitkv_dl_tensor* tensor = nullptr;
     Message message(Message::kShort);
     const splitkv_status status =
-        splitkv_dl_view(static_cast<const splitkv_dl_managed_tensor*>(pointer), writable ? 1 : 0,
-                        &tensor, message.get());
+        splitkv_dl_view(managed, writable ? 1 : 0, &tensor, message.get());
     if (status != SPLITKV_OK) raise(status, std::string(field) + ": " + message.text());
+    read_only = (managed->flags & kReadOnly) != 0;
     return *tensor;
   }
   if (!PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
@@ -121,7 +125,7 @@ Tensor::Tensor(nb::handle source, const char* field, bool writable, const Consum
   } else {
     kept_ = export_capsule(source, field, consumer);
   }
-  view_ = view_of(kept_, field, writable);
+  view_ = view_of(kept_, field, writable, read_only_);
   if (added != nullptr) view_.dtype = added->dtype;
 }
 

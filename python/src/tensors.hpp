@@ -31,9 +31,12 @@ class Tensor {
   int64_t size(int32_t i) const { return view_.shape[i]; }
   int64_t stride(int32_t i) const;  // elements; of a dense tensor too
   const char* field() const { return field_; }
+  // The producer said that its memory may not be written. DLPack 0.x cannot say so.
+  bool read_only() const { return read_only_; }
 
  private:
   const char* field_;
+  bool read_only_ = false;
   nanobind::object kept_;
   splitkv_dl_tensor view_;
 };

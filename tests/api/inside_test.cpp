@@ -132,6 +132,27 @@ TEST(Repro, HoldsProblemScheduleSourceShapesAndACommandLine) {
             perms::none);
 }
 
+TEST(Repro, TakesNoLengthFromTheHostThatNoRowCanHave) {
+  RuntimeOwner runtime = open_runtime();
+  KernelOwner kernel;
+  DecodeCase step({5, 0, 17});
+  ASSERT_TRUE(prepare(runtime.get(), "cpu", step.problem, "splits=2", &kernel).ok());
+  ASSERT_TRUE(step.attach(kernel.get()).ok());
+  Folder folder;
+  const auto command_of = [&](int32_t length) {
+    step.args.kv_len = nullptr;
+    step.args.kv_len_host = length;
+    EXPECT_EQ(
+        splitkv_dump_repro(kernel.get(), &step.binding, &step.args, folder.path.c_str(), nullptr),
+        SPLITKV_OK);
+    return text_of(folder.path + "/run.sh");
+  };
+  EXPECT_TRUE(has(command_of(9), "--kv-len 9 ")) << command_of(9);
+  for (const int32_t length : {0, -5}) {  // what the strides allow
+    EXPECT_TRUE(has(command_of(length), "--kv-len 18 ")) << command_of(length);
+  }
+}
+
 TEST(Repro, OfAProblemCompilesNothing) {
   RuntimeOwner runtime = open_runtime();
   Folder folder;

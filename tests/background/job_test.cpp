@@ -79,6 +79,7 @@ TEST_F(Jobs, RunInTheirOrderAndOneThatWaitsIsCancelledAtOnce) {
   splitkv_cancel_job(second.get());
   const Polled cancelled = poll(second);
   EXPECT_TRUE(cancelled.is(SPLITKV_JOB_CANCELLED));
+  EXPECT_EQ(cancelled.state.done, 1);
   EXPECT_EQ(cancelled.answer.status, SPLITKV_NOT_PREPARED);
   EXPECT_TRUE(cancelled.answer.says("cancelled")) << cancelled.answer;
   EXPECT_LT(seconds_of([&] { second.reset(); }), 5);  // the first is still held
@@ -205,6 +206,35 @@ TEST_F(Jobs, AreNotAdoptedForAnotherProblemOrIntoBuffersThatAreTooSmall) {
   ASSERT_TRUE((answer = adopt(kernel, job, &adopted, 8, &buffers)).ok()) << answer;
 }
 
+TEST_F(Jobs, AreMeasuredByWorkloadsOfAnOlderHeaderToo) {
+  struct OlderWorkload {
+    size_t size;
+    int64_t batch, kv_len;  // and no kv_len_mean
+  };
+  static_assert(sizeof(OlderWorkload) < sizeof(splitkv_workload));
+  const KernelOwner kernel = own_kernel();
+  const OlderWorkload older[] = {{sizeof(OlderWorkload), 1, 64},
+                                 {sizeof(OlderWorkload), 1, 100000}};
+  const splitkv_workload same[] = {workload(1, 64), workload(1, 100000)};
+  const auto sizes_for = [&](const splitkv_workload* workloads, size_t count) {
+    splitkv_buffer_sizes sizes = SPLITKV_INIT(splitkv_buffer_sizes);
+    const Answer answer = answer_of([&](splitkv_message* m) {
+      return splitkv_sizes_adoptable(kernel.get(), workloads, count, 1, &sizes, m);
+    });
+    EXPECT_TRUE(answer.ok()) << answer;
+    return sizes.scratch_bytes;
+  };
+  const auto* read = reinterpret_cast<const splitkv_workload*>(older);
+  EXPECT_EQ(sizes_for(read, 2), sizes_for(same, 2));
+  const OlderWorkload wrong[] = {older[0], {sizeof(OlderWorkload), 1, -1}};
+  const Answer refused = answer_of([&](splitkv_message* m) {
+    splitkv_buffer_sizes sizes = SPLITKV_INIT(splitkv_buffer_sizes);
+    return splitkv_sizes_adoptable(kernel.get(), reinterpret_cast<const splitkv_workload*>(wrong),
+                                   2, 1, &sizes, m);
+  });
+  EXPECT_TRUE(refused.says("workloads[1]: workload.kv_len=-1")) << refused;
+}
+
 TEST_F(Jobs, OfLockedDownRuntimesAreRefused) {
   JobOwner job;
   const LoggedRuntime no_jit(SPLITKV_NO_JIT);
@@ -238,7 +268,8 @@ TEST_F(Jobs, OfAParentAreCancelledInAChildOfFork) {
     JobOwner job;
     const Answer answer = start(runtime.get(), kProblem, nullptr, &job);
     const bool refused = answer.status == SPLITKV_NOT_PREPARED && answer.says("before a fork");
-    const bool cancelled = poll(done).is(SPLITKV_JOB_CANCELLED);
+    const Polled left = poll(done);
+    const bool cancelled = left.is(SPLITKV_JOB_CANCELLED) && left.state.done == 1;
     splitkv_cancel_job(done.get());
     runtime.reset();
     _exit(refused && cancelled ? 0 : 1);

@@ -133,8 +133,9 @@ def test_others_go_on_while_running(plain):
 
 
 def test_nobody_goes_on_where_the_lock_is_held():
-    """The measure itself: pure Python lets nobody in."""
-    assert steps_of_another_thread(lambda: sum(i * i for i in range(200_000))) == 0
+    """The measure itself: a call that keeps the lock lets nobody in. Around the call the lock may change hands, so the
+    best of several counts."""
+    assert min(steps_of_another_thread(lambda: sum(range(2_000_000))) for _ in range(5)) == 0
 
 
 def test_one_workspace_serves_one_run_at_a_time(plain):

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import splitkv
+from dl_tensor import Producer
 from reference import attention
 
 
@@ -121,3 +122,66 @@ def test_what_an_append_refuses(runtime, plain, rng):
         appender.append(layer, new, new)
     with pytest.raises(splitkv.Unsupported, match="e4m3"):
         plain.appender(type="e4m3")
+
+
+def test_new_elements_that_are_broadcast(plain, rng):
+    k, v = (np.zeros((2, 2, 6, 64), np.float32) for _ in range(2))
+    layer, appender = plain.bind(k, v), plain.appender()
+    slots = np.array([0, 1, 6], np.int64)
+    row = rng.standard_normal(64).astype(np.float32)
+    same, dense = np.broadcast_to(row, (3, 2, 64)), np.zeros((3, 2, 64), np.float32)
+    for name, tensors in (("k_new", (same, dense)), ("v_new", (dense, same))):
+        match = rf"{name} of the shape \[3, 2, 64\] has strides of 0 .*; a contiguous copy would fit"
+        with pytest.raises(splitkv.InvalidArgument, match=match):
+            appender.append(layer, *tensors, slots=slots)
+    with pytest.raises(splitkv.InvalidArgument, match=r"k_new of the shape \[1, 2, 64\] has strides of 0"):
+        appender.append(layer, same[:1], dense[:1], slots=slots[:1])
+    assert not k.any() and not v.any()
+    appender.append(layer, same.copy(), same.copy(), slots=slots)
+    np.testing.assert_array_equal(k[0, :, :2], np.broadcast_to(row, (2, 2, 64)))
+    assert np.count_nonzero(k) == 6 * np.count_nonzero(row)
+
+
+def test_one_stride_of_new_elements_may_be_0(plain, rng):
+    k, v = (np.zeros((2, 2, 6, 64), np.float32) for _ in range(2))
+    a_token = np.broadcast_to(rng.standard_normal((1, 2, 64)).astype(np.float32), (3, 2, 64))
+    a_head = np.broadcast_to(rng.standard_normal((3, 1, 64)).astype(np.float32), (3, 2, 64))
+    assert [a_token.strides[0], a_head.strides[1]] == [0, 0]
+    plain.appender().append(plain.bind(k, v), a_token, a_head, slots=np.array([0, 1, 2], np.int64))
+    np.testing.assert_array_equal(k[0, :, :3], np.swapaxes(a_token, 0, 1))
+    np.testing.assert_array_equal(v[0, :, :3], np.swapaxes(a_head, 0, 1))
+
+
+@pytest.mark.parametrize("scale", ["token", "head"])
+@pytest.mark.parametrize("name", ["k", "v", "k_scale", "v_scale"])
+def test_an_append_writes_no_memory_that_is_read_only(runtime, rng, name, scale):
+    kernel = runtime.prepare("cpu", q="fp32", kv="int8", heads=(4, 2), dim=32, kv_layout="bthd", kv_scale=scale)
+    sizes = (1, 4, 2) if scale == "token" else (2,)
+    tensors = {field: np.zeros((1, 4, 2, 32), np.int8) for field in ("k", "v")}
+    tensors |= {field: np.ones(sizes, np.float32) for field in ("k_scale", "v_scale")}
+    q, new = rng.standard_normal((1, 4, 32)).astype(np.float32), rng.standard_normal((1, 2, 32)).astype(np.float32)
+    before = tensors[name].copy()
+    tensors[name].flags.writeable = False
+    layer = kernel.bind(**tensors)
+    assert not kernel.run(q, binding=layer).out.any()  # to be read, it serves
+    slots = np.zeros(1, np.int64)
+    if scale == "head" and name.endswith("_scale"):
+        kernel.appender().append(layer, new, new, slots=slots)  # reads the scales of heads
+        assert tensors["k"].any() and tensors["v"].any()
+    else:
+        with pytest.raises(splitkv.InvalidArgument, match=f"binding's {name} is read only.*written would fit"):
+            kernel.appender().append(layer, new, new, slots=slots)
+    np.testing.assert_array_equal(tensors[name], before)
+
+
+@pytest.mark.parametrize("name", ["k", "v"])
+def test_read_only_by_the_flag_of_dlpack(plain, rng, name):
+    memory = {field: np.zeros((1, 2, 6, 64), np.float32) for field in ("k", "v")}
+    new, slots = rng.standard_normal((1, 2, 64)).astype(np.float32), np.zeros(1, np.int64)
+    locked = {field: Producer(array, read_only=field == name) for field, array in memory.items()}
+    with pytest.raises(splitkv.InvalidArgument, match=f"binding's {name} is read only"):
+        plain.appender().append(plain.bind(**locked), new, new, slots=slots)
+    assert not memory["k"].any() and not memory["v"].any()
+    free = {field: Producer(array) for field, array in memory.items()}
+    plain.appender().append(plain.bind(**free), new, new, slots=slots)
+    np.testing.assert_array_equal(memory[name][0, :, 0], new[0])

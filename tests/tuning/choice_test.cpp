@@ -192,6 +192,37 @@ TEST_F(Choice, ARecordThatARuleRefusesIsWarnedOfAndLeftOut) {
   EXPECT_TRUE(says(log_.warnings[0], file_ + ":1")) << log_.warnings[0];
 }
 
+// Numbers that no code could be made of reach the rules before anything is divided by them.
+TEST_F(Choice, WordsWithoutASenseAreRefusedWhateverPartitionTheyName) {
+  for (const char* partition : {"splits=4", "partition=flat"})
+    for (const char* word :
+         {"row_warps=0", "row_warps=-1", "row_warps=536870912", "warps=0", "cluster=0", "rows=0"}) {
+      const std::string words = fmt::format("{} {}", partition, word);
+      for (const Workload& workload : {kEight, Workload{64, 100, 0}, Workload{1, 131072, 0}}) {
+        const auto choice =
+            choose_schedule(kDecode, workload, target(), words.c_str(), "", &tuned());
+        EXPECT_FALSE(choice.ok()) << words;
+      }
+    }
+}
+
+TEST_F(Choice, ARecordWithoutASenseIsLeftOutBeforeItIsFitted) {
+  TuningRecord kept = record(16, 8192, RowLengths::equal, 11);  // a near bucket
+  kept.best.schedule.warps = 0;
+  ship(kept);
+  EXPECT_EQ(choose().decider, Decider::cost_model);
+}
+
+// Named rows come without the warps that divided others.
+TEST_F(Choice, NamedRowsOverWarpsThatDivideThemStayOnTensorCores) {
+  const Problem wide = *parse_problem("attention q=bf16 kv=bf16 heads=128/1 dim=576/512 v_in_k=on");
+  ASSERT_GT(default_schedule(wide, kEight, target()).schedule.row_warps, 1);
+  const auto choice = choose_schedule(wide, kEight, target(), "rows=8", "", &tuned());
+  ASSERT_TRUE(choice.ok()) << choice.error().message;
+  EXPECT_EQ(choice->schedule.family, Family::mma);
+  EXPECT_EQ(choice->schedule.row_warps, 1);
+}
+
 TEST_F(Choice, AFileThatCannotBeReadIsNoError) {
   ASSERT_EQ(setenv("SPLITKV_TUNING_FILE", (folder_ / "").c_str(), 1), 0);
   EXPECT_EQ(choose().why, default_schedule(kDecode, kEight, target()).why);

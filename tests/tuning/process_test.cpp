@@ -2,6 +2,7 @@
 // from a new process.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <chrono>
 
@@ -86,6 +87,21 @@ TEST(ProcessBench, ThatIsNeverReadyIsAnErrorAtTheStart) {
   const auto missing = ProcessBench::start({"/no/such/program"}, 10);
   ASSERT_FALSE(missing.ok());
   EXPECT_NE(missing.error().message.find("/no/such/program"), std::string::npos);
+}
+
+// The system forgets such children at once: their ids may be others' when the bench looks.
+TEST(ProcessBench, OfAProgramThatIgnoresSigchldSaysThatNoStatusIsLeft) {
+  struct Ignored {
+    sighandler_t before = signal(SIGCHLD, SIG_IGN);
+    ~Ignored() { signal(SIGCHLD, before); }
+  } ignored;
+  const auto bench = start();
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string fault = fault_of(bench->check(with_splits(kExit), 5));
+  EXPECT_NE(fault.find("SIGCHLD"), std::string::npos) << fault;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(900));
+  EXPECT_TRUE(bench->check(with_splits(5), 5).ok());
+  EXPECT_NE(fault_of(bench->check(with_splits(kHang), 0.2)).find("no answer"), std::string::npos);
 }
 
 TEST(ProcessBench, CarriesAWholeSearch) {
