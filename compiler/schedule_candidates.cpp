@@ -61,10 +61,7 @@ std::vector<RowShape> mma_rows(const Problem& problem) {
   if (most > kPanelRows) shapes.push_back({ceil_div(query_rows(problem), row_blocks + 1), 1});
   for (int row_warps : {2, 4, 8}) {
     for (int panels = 1; panels <= a_warp / kPanelRows && panels <= 4; panels *= 2) {
-      const int rows = balanced_rows(problem, kPanelRows * panels * row_warps);
-      const int all_panels = ceil_div(rows, kPanelRows);
-      const RowShape shape = {rows, row_warps};
-      if (ceil_div(all_panels, ceil_div(all_panels, row_warps)) != row_warps) continue;
+      const RowShape shape = {balanced_rows(problem, kPanelRows * panels * row_warps), row_warps};
       if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
     }
   }

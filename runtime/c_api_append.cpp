@@ -3,6 +3,7 @@
 
 #include "runtime/append_launch.hpp"
 #include "runtime/binding_io.hpp"
+#include "runtime/c_api_faults.hpp"
 #include "runtime/c_api_support.hpp"
 
 using splitkv::answer;
@@ -38,15 +39,12 @@ std::string describe(const ErrorRecord& fault) {
   }
 }
 
-// The CPU is done when it returns, so that what this call found can be its own answer; a poll finds
-// it as well.
 Outcome append_on_cpu(const PreparedAppend& prepared, splitkv::AppendArgs launch) {
   ErrorRecord own;
   if (prepared.errors != nullptr) launch.errors = &own;
   if (Outcome ran = prepared.loaded.code->append(launch, 0, nullptr); !ran) return ran;
-  if (own.code == splitkv::kNoFault) return Unit{};
-  splitkv::record_fault(*prepared.errors->host(), own);
-  return splitkv::Error{splitkv::Status::device_error, describe(own)};
+  if (prepared.errors == nullptr) return Unit{};
+  return splitkv::answer_with(own, *prepared.errors, describe);
 }
 
 Outcome append(const PreparedAppend& prepared, const splitkv_binding* binding,
@@ -66,22 +64,6 @@ Outcome append(const PreparedAppend& prepared, const splitkv_binding* binding,
   if (prepared.target.kind == splitkv::TargetKind::cpu) return append_on_cpu(prepared, *launch);
   return prepared.loaded.code->append(
       *launch, splitkv::append_blocks(prepared.append, launch->tokens), stream);
-}
-
-Outcome poll(const PreparedAppend& prepared, splitkv_fault* fault) {
-  // Written once before the record is taken, so that a wrong struct loses no fault.
-  splitkv_fault filled = SPLITKV_INIT(splitkv_fault);
-  if (Outcome writable = splitkv::write_struct(filled, fault, "fault"); !writable) return writable;
-  if (prepared.errors == nullptr) return Unit{};
-  if (Outcome readable = prepared.errors->readable(); !readable) return readable;
-  const auto found = splitkv::take_fault(*prepared.errors->host());
-  if (!found) return Unit{};
-  filled.code = found->code;
-  filled.row = found->row;
-  filled.slot = found->slot;
-  filled.value = found->value;
-  if (Outcome written = splitkv::write_struct(filled, fault, "fault"); !written) return written;
-  return splitkv::Error{splitkv::Status::device_error, describe(*found)};
 }
 
 }  // namespace
@@ -120,7 +102,7 @@ splitkv_status splitkv_poll_append_fault(splitkv_appender* appender, splitkv_fau
                                          splitkv_message* message) {
   return answer(message, [&]() -> Outcome {
     if (Outcome given = not_null(appender, "appender"); !given) return given;
-    return poll(*appender->prepared, fault);
+    return splitkv::poll_fault(appender->prepared->errors.get(), fault, describe);
   });
 }
 

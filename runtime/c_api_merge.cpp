@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "runtime/c_api_faults.hpp"
 #include "runtime/c_api_support.hpp"
 #include "runtime/merge_launch.hpp"
 
@@ -39,33 +40,11 @@ std::string describe(const ErrorRecord& fault) {
   }
 }
 
-// What splitkv_poll_fault and splitkv_poll_merge_fault do. `errors` is null where nothing is
-// recorded.
-Outcome poll(const splitkv::ErrorMemory* errors, splitkv_fault* fault) {
-  // Written once before the record is taken, so that a wrong struct loses no fault.
-  splitkv_fault filled = SPLITKV_INIT(splitkv_fault);
-  if (Outcome writable = splitkv::write_struct(filled, fault, "fault"); !writable) return writable;
-  if (errors == nullptr) return Unit{};
-  if (Outcome readable = errors->readable(); !readable) return readable;
-  const auto found = splitkv::take_fault(*errors->host());
-  if (!found) return Unit{};
-  filled.code = found->code;
-  filled.row = found->row;
-  filled.slot = found->slot;
-  filled.value = found->value;
-  if (Outcome written = splitkv::write_struct(filled, fault, "fault"); !written) return written;
-  return splitkv::Error{splitkv::Status::device_error, describe(*found)};
-}
-
-// The CPU is done when it returns, so that what this call found can be its own answer; a poll finds
-// it as well.
 Outcome merge_on_cpu(const splitkv::PreparedMerge& merge, splitkv::MergeArgs launch) {
   ErrorRecord own;
   launch.errors = &own;
   if (Outcome ran = merge.loaded.code->merge(launch, nullptr); !ran) return ran;
-  if (own.code == splitkv::kNoFault) return Unit{};
-  splitkv::record_fault(*merge.errors->host(), own);
-  return splitkv::Error{splitkv::Status::device_error, describe(own)};
+  return splitkv::answer_with(own, *merge.errors, describe);
 }
 
 }  // namespace
@@ -76,7 +55,7 @@ splitkv_status splitkv_poll_fault(splitkv_kernel* kernel, splitkv_fault* fault,
                                   splitkv_message* message) {
   return answer(message, [&]() -> Outcome {
     if (Outcome given = not_null(kernel, "kernel"); !given) return given;
-    return poll(kernel->prepared->errors.get(), fault);
+    return splitkv::poll_fault(kernel->prepared->errors.get(), fault, describe);
   });
 }
 
@@ -84,7 +63,7 @@ splitkv_status splitkv_poll_merge_fault(splitkv_merger* merger, splitkv_fault* f
                                         splitkv_message* message) {
   return answer(message, [&]() -> Outcome {
     if (Outcome given = not_null(merger, "merger"); !given) return given;
-    return poll(merger->prepared->errors.get(), fault);
+    return splitkv::poll_fault(merger->prepared->errors.get(), fault, describe);
   });
 }
 

@@ -112,10 +112,11 @@ Result<ScheduleChoice> schedule_of(const TunedMatch& found, const Problem& probl
   const TuningRecord& record = found.kept->record;
   ScheduleChoice choice;
   if (const auto refusal = verify(problem, record.best.schedule, target)) return to_error(*refusal);
-  choice.schedule = found.match == Match::exact
-                        ? record.best.schedule
-                        : fitted(record.best.schedule, problem, workload, target);
-  if (const auto refusal = verify(problem, choice.schedule, target)) return to_error(*refusal);
+  choice.schedule = record.best.schedule;
+  if (found.match != Match::exact) {
+    choice.schedule = fitted(record.best.schedule, problem, workload, target);
+    if (const auto refusal = verify(problem, choice.schedule, target)) return to_error(*refusal);
+  }
   choice.why = fmt::format("tuned, {} match: {} ({}", name(found.match), found.kept->origin,
                            print(record.bucket));
   if (found.match == Match::other_device) choice.why += ", " + record.target;
