@@ -53,10 +53,6 @@ struct Candidate {
   double score = 0;               // sum of the times as multiples of the least of their scenarios
 };
 
-// What deterministic=on is weighed on: nothing that the caller says, so that each row is cut alike
-// everywhere.
-constexpr Workload kOneLongRow = {1, 16384};
-
 std::vector<Candidate> weigh(const Problem& problem, const Workload& workload, const Target& target,
                              std::optional<Family> family, const std::vector<Lengths>& scenarios) {
   std::vector<Candidate> candidates;

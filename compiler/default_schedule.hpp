@@ -31,6 +31,10 @@ struct ScheduleChoice {
   Decider decider = Decider::cost_model;
 };
 
+// What deterministic=on is weighed on: nothing that the caller says, so that each row is cut alike
+// everywhere.
+inline constexpr Workload kOneLongRow = {1, 16384};
+
 // The problem must verify on the target; the result verifies too. With deterministic=on the result
 // depends on problem and target alone. A family that is named is the one chosen, where it takes the
 // problem; where it does not, the library's own choice stands (and the caller's verify refuses).

@@ -182,7 +182,7 @@ std::vector<Workload> finest_of(const Problem& problem, const std::vector<Worklo
     }
   }
   // What a deterministic problem is cut for whatever the workload.
-  if (problem.deterministic) finest.push_back({1, 16384, 0});
+  if (problem.deterministic) finest.push_back(kOneLongRow);
   return finest;
 }
 
