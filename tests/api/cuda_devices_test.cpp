@@ -26,7 +26,8 @@ void expect_in_device_1(const char* call_name, int count) {
 
 TEST_F(CudaDevices, PrepareStateRunAndMergeWorkOnDeviceOneWhileZeroIsCurrent) {
   fake_cuda::make_current(fake_cuda::primary_context(0));
-  CudaStep step("cuda:1", "partition=fixed splits=2 reduce=kernel pdl=off", 1);
+  CudaStep step("cuda:1", "partition=fixed splits=2 reduce=kernel pdl=off", 1,
+                std::string(kCudaProblem) + " checked=off");
   ASSERT_TRUE(step.prepared.ok()) << step.prepared;
   expect_in_device_1("cuModuleLoadData", 2);
   std::vector<uint32_t> state(16);

@@ -13,8 +13,9 @@ void FakeDriver::SetUp() {
   fake_cuda::reset();
 }
 
-CudaStep::CudaStep(const std::string& device, const std::string& schedule, int64_t batch) {
-  prepared = prepare(runtime.get(), device, kCudaProblem, schedule.c_str(), &kernel);
+CudaStep::CudaStep(const std::string& device, const std::string& schedule, int64_t batch,
+                   const std::string& problem) {
+  prepared = prepare(runtime.get(), device, problem, schedule.c_str(), &kernel);
   EXPECT_TRUE(prepared.ok()) << prepared;
   if (!prepared.ok()) return;
   splitkv_tensors tensors = SPLITKV_INIT(splitkv_tensors);

@@ -9,7 +9,8 @@
 namespace splitkv::testing_support {
 
 // bf16, group 4: with rows=4 a batch of b has 8 b sequences. A small
-// head, since each test compiles it.
+// head, since each test compiles it. checked=auto depends on the build, and with it the calls that
+// a test counts: those that count name it.
 inline constexpr const char* kCudaProblem =
     "attention q=bf16 kv=bf16 heads=32/8 dim=32 lse=natural";
 
@@ -27,7 +28,8 @@ struct CudaStep {
   splitkv_binding binding = SPLITKV_INIT(splitkv_binding);
   splitkv_args args = SPLITKV_INIT(splitkv_args);
 
-  CudaStep(const std::string& device, const std::string& schedule, int64_t batch);
+  CudaStep(const std::string& device, const std::string& schedule, int64_t batch,
+           const std::string& problem = kCudaProblem);
   Answer run(void* stream = nullptr) const;
 };
 
