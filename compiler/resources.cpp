@@ -39,22 +39,51 @@ int estimate_registers(const Problem& problem, const Schedule& schedule) {
   return row_state + loads + scores + (all_fp32(problem) ? 72 : 40);
 }
 
-// Accumulators and q fragments of every panel, and about sixty for the fragments of K and V,
-// statistics, addresses and loop control. q stays in registers only while it is small, by the rule
-// of templates/split_mma.cuh.
+// Registers of a thread of the mma family for all its panels. q stays in registers only while it is
+// small, by the rule of templates/split_mma.cuh.
+struct MmaValues {
+  int panels = 0;
+  int accumulators = 0;
+  int q = 0;
+};
+
+MmaValues mma_values(const Problem& problem, const Schedule& schedule) {
+  MmaValues values;
+  values.panels = ceil_div(schedule.rows, 8 * schedule.row_warps);
+  values.accumulators = values.panels * round_up(problem.dim_v, 16) / 4;
+  // Operands of 16 columns, of two registers.
+  const int q_operands = values.panels * ceil_div(problem.dim_qk, 16);
+  values.q = q_operands <= 16 ? 2 * q_operands : 0;
+  return values;
+}
+
+// Accumulators and q of every panel, and about sixty for the fragments of K and V, statistics,
+// addresses and loop control.
 int estimate_mma_registers(const Problem& problem, const Schedule& schedule) {
-  const int panels = ceil_div(schedule.rows, 8 * schedule.row_warps);
-  const int accumulators = panels * round_up(problem.dim_v, 16) / 4;
-  const int q_operands = panels * ceil_div(problem.dim_qk, 16);  // of 16 columns: two registers
-  const int q_fragments = q_operands <= 16 ? 2 * q_operands : 0;
-  return accumulators + q_fragments + 60;
+  const MmaValues values = mma_values(problem, schedule);
+  return values.accumulators + values.q + 60;
+}
+
+// What NVRTC 13 takes for an mma kernel: fitted to some 770 schedules compiled for sm_90a (dims 64
+// to 576, up to 8 panels, every partition and reduce), with a standard deviation of 9 registers;
+// sm_80 and sm_89 take as many, sm_100 and newer three tenths more.
+int compiled_mma_registers(const Problem& problem, const Schedule& schedule, const Target& target) {
+  const MmaValues values = mma_values(problem, schedule);
+  double registers = 54 + 1.32 * values.accumulators + 1.25 * values.q + 3.0 * values.panels;
+  if (is_paged(problem)) registers += 5;
+  if (size_bytes(problem.k_dtype) == 1) registers += 3;
+  if (schedule.partition == Partition::flat) registers += 21;  // its place among the rows
+  if (schedule.reduce == Reduce::last_block) registers += 6;
+  if (schedule.reduce == Reduce::cluster) registers += 3;
+  if (compute_capability(target) >= 100) registers *= 1.3;
+  return int(registers);
 }
 
 // Blocks an SM holds at once, by each of its four limits.
 int count_blocks_per_sm(const Resources& needs, const Target& target) {
   // The register file is handed out in units of 256 registers a warp, that is 8 a thread; the
   // system keeps 1 KiB of shared memory for every resident block.
-  const int block_registers = round_up(needs.registers_per_thread, 8) * needs.threads_per_block;
+  const int block_registers = round_up(needs.compiled_registers, 8) * needs.threads_per_block;
   const int64_t block_smem = needs.smem_bytes + 1024;
   const int64_t fit = std::min({int64_t(target.max_blocks_per_sm),
                                 int64_t(target.max_threads_per_sm / needs.threads_per_block),
@@ -94,6 +123,12 @@ Resources resources_of(const Problem& problem, const Schedule& schedule, const T
   needs.threads_per_block = 32 * schedule.warps;
   needs.registers_per_thread =
       mma ? estimate_mma_registers(problem, schedule) : estimate_registers(problem, schedule);
+  // The emitted kernel's launch bounds make the compiler fit a block. Shared memory is asked for
+  // without the target's facts, too.
+  const int of_a_block = target.registers_per_sm / needs.threads_per_block / 8 * 8;
+  const int most = std::clamp(of_a_block, 8, kMaxRegistersPerThread);
+  needs.compiled_registers = mma ? std::min(compiled_mma_registers(problem, schedule, target), most)
+                                 : needs.registers_per_thread;
   // The streams of a block join through shared memory: m, l and the accumulators of every row of
   // every stream, in fp32, and 16 bytes in which one thread tells the block what it learned. Before
   // that the query rows lie there, and what the mma family stages.

@@ -12,9 +12,11 @@ namespace splitkv {
 
 struct Resources {
   int threads_per_block = 0;
-  int registers_per_thread = 0;  // an estimate, of the split kernel
+  int registers_per_thread = 0;  // values that a thread must hold in its loop: an estimate
+  int compiled_registers = 0;    // what a compiler is expected to take for the split kernel: the
+                                 // loop, the walk and the joins; no more than so many threads leave
   int64_t smem_bytes = 0;        // dynamic shared memory of the split kernel, exact
-  int blocks_per_sm = 0;         // that fit at once, by threads, registers and shared memory
+  int blocks_per_sm = 0;         // that fit at once, by threads, compiled_registers and smem_bytes
 
   bool operator==(const Resources&) const = default;
 };
@@ -57,6 +59,7 @@ struct MmaShape {
 };
 MmaShape mma_shape(const Problem& problem, const Schedule& schedule);
 
+inline constexpr int kMaxRegistersPerThread = 255;
 inline constexpr int kMmaStep = 16;                 // keys a warp takes at once
 inline constexpr int kTensorRowUnit = 64;           // loads=tensor: bytes that divide a row
 inline constexpr int kMaxMmaRows = 64;              // query rows of a warp

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "compiler/arithmetic.hpp"
 #include "compiler/cost_model.hpp"
@@ -92,12 +93,7 @@ struct Room {
   int64_t tiles = 1;  // of a sequence of the longest length
   int64_t sms = 1;
   int64_t fitting = 1;  // blocks of an SM
-  bool narrow = true;   // rows of out are short enough for a cluster's join
 };
-
-// Wider rows make the join of a cluster, which is part of the split kernel, take a quarter of a
-// second to compile, and are bound by their products, not by the join.
-constexpr int kWidestClusterRow = 256;
 
 Room room_of(const Problem& problem, const Workload& workload, const Schedule& code,
              const Target& target) {
@@ -107,7 +103,6 @@ Room room_of(const Problem& problem, const Workload& workload, const Schedule& c
   room.tiles = visible_tiles(problem, code, workload.kv_len);
   room.sms = std::max(1, target.sm_count);
   room.fitting = std::max(1, resources_of(problem, code, target).blocks_per_sm);
-  room.narrow = problem.dim_v <= kWidestClusterRow;
   return room;
 }
 
@@ -145,43 +140,42 @@ std::vector<int64_t> block_counts(const Room& room) {
   return counts;
 }
 
-void add_reduces(Schedule schedule, const Room& room, const Target& target,
-                 std::vector<Schedule>& launches) {
-  const bool newer = compute_capability(target) >= kFirstWithClusters;
-  schedule.pdl = newer;
-  schedule.reduce = Reduce::last_block;
-  launches.push_back(schedule);
-  if (!exchanges_partials(schedule)) return;
-  schedule.reduce = Reduce::kernel;
-  launches.push_back(schedule);
-  if (!newer || !room.narrow || schedule.partition == Partition::flat) return;
-  schedule.reduce = Reduce::cluster;
-  for (int cluster : {2, 4, 8}) {
-    if (schedule.splits % cluster != 0) continue;
-    schedule.cluster = cluster;
-    // The next grid's blocks take SMs that whole clusters need.
-    schedule.pdl = cluster <= 2;
-    // What does not run at once leaves most of the machine idle at the end.
-    if (room.sequences * schedule.splits <= resident_blocks(schedule, room.fitting, target))
-      launches.push_back(schedule);
-  }
+// Wider rows make the join of a cluster, which is part of the split kernel, take a quarter of a
+// second to compile, and are bound by their products, not by the join.
+constexpr int kWidestClusterRow = 256;
+
+// The reduces that a schedule with this partition can take, the cheapest to compile first.
+std::vector<std::pair<Reduce, int>> reduces_of(const Problem& problem, const Target& target,
+                                               Partition partition) {
+  std::vector<std::pair<Reduce, int>> reduces = {{Reduce::last_block, 1}, {Reduce::kernel, 1}};
+  const bool clusters = compute_capability(target) >= kFirstWithClusters &&
+                        problem.dim_v <= kWidestClusterRow && partition != Partition::flat;
+  if (clusters)
+    reduces.insert(reduces.end(),
+                   {{Reduce::cluster, 2}, {Reduce::cluster, 4}, {Reduce::cluster, 8}});
+  return reduces;
 }
 
-void add_pieces(Partition partition, const Room& room, Schedule code, const Target& target,
-                std::vector<Schedule>& launches) {
+// Every reduce changes what a block needs, and so how many pieces fill the machine.
+void add_partition(const Problem& problem, const Workload& workload, Schedule code,
+                   Partition partition, const Target& target, std::vector<Schedule>& launches) {
   code.partition = partition;
-  for (int64_t splits : split_counts(room)) {
-    code.splits = int(splits);
-    add_reduces(code, room, target, launches);
-  }
-}
-
-void add_lines(const Room& room, Schedule code, const Target& target,
-               std::vector<Schedule>& launches) {
-  code.partition = Partition::flat;
-  for (int64_t blocks : block_counts(room)) {
-    code.blocks = int(blocks);
-    add_reduces(code, room, target, launches);
+  for (const auto& [reduce, cluster] : reduces_of(problem, target, partition)) {
+    code.reduce = reduce;
+    code.cluster = cluster;
+    // Where clusters are large, the next grid's blocks take SMs that whole clusters need.
+    code.pdl = compute_capability(target) >= kFirstWithClusters && cluster <= 2;
+    const Room room = room_of(problem, workload, code, target);
+    const bool flat = partition == Partition::flat;
+    for (int64_t count : flat ? block_counts(room) : split_counts(room)) {
+      (flat ? code.blocks : code.splits) = int(count);
+      if (reduce == Reduce::kernel && !exchanges_partials(code)) continue;
+      if (count % cluster != 0) continue;
+      // What does not run at once leaves most of the machine idle at the end.
+      if (cluster > 1 && room.sequences * count > resident_blocks(code, room.fitting, target))
+        continue;
+      launches.push_back(code);
+    }
   }
 }
 
@@ -209,20 +203,20 @@ std::vector<Schedule> code_candidates(const Problem& problem, const Target& targ
 
 std::vector<Schedule> launch_candidates(const Problem& problem, const Workload& workload,
                                         const Schedule& code, const Target& target) {
-  const Room room = room_of(problem, workload, code, target);
   std::vector<Schedule> launches;
-  add_pieces(Partition::fixed, room, code, target, launches);
-  if (workload.batch > 1 && !problem.deterministic) add_lines(room, code, target, launches);
+  add_partition(problem, workload, code, Partition::fixed, target, launches);
+  if (workload.batch > 1 && !problem.deterministic)
+    add_partition(problem, workload, code, Partition::flat, target, launches);
   return launches;
 }
 
 std::vector<Schedule> all_launches(const Problem& problem, const Workload& workload,
                                    const Schedule& code, const Target& target) {
-  const Room room = room_of(problem, workload, code, target);
   std::vector<Schedule> launches;
-  add_pieces(Partition::fixed, room, code, target, launches);
-  add_pieces(Partition::strided, room, code, target, launches);
-  if (!problem.deterministic) add_lines(room, code, target, launches);
+  for (Partition partition : {Partition::fixed, Partition::strided, Partition::flat}) {
+    if (partition != Partition::flat || !problem.deterministic)
+      add_partition(problem, workload, code, partition, target, launches);
+  }
   return launches;
 }
 

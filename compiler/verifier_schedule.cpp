@@ -13,7 +13,6 @@ namespace {
 constexpr int kMaxSplits = 1024;
 constexpr int kMaxBlocks = 65536;
 constexpr int kMaxCluster = 16;
-constexpr int kMaxRegistersPerThread = 255;
 
 Verdict family_runs_on_the_target(const Problem&, const Schedule& schedule, const Target& target) {
   const bool cuda = target.kind == TargetKind::cuda;

@@ -133,7 +133,7 @@ TEST(Resources, BlocksOfAnSmAreBoundByEachLimit) {
   const Schedule schedule = schedule_of("rows=8 warps=4 unroll=4");
   Target target = h200();
   const Resources needs = resources_of(problem, schedule, target);
-  const int by_registers = 65536 / ((needs.registers_per_thread + 7) / 8 * 8 * 128);
+  const int by_registers = 65536 / ((needs.compiled_registers + 7) / 8 * 8 * 128);
   EXPECT_EQ(needs.blocks_per_sm, by_registers);
   target.max_threads_per_sm = 128;
   EXPECT_EQ(resources_of(problem, schedule, target).blocks_per_sm, 1);
@@ -165,6 +165,26 @@ TEST(Resources, TheEstimateCountsQWhereTheDeviceHoldsIt) {
   EXPECT_EQ(registers("family=mma rows=40 warps=4 unroll=1 stages=2"),
             60 + 5 * accumulators + 2 * 15);
   EXPECT_EQ(registers("family=mma rows=48 warps=4 unroll=1 stages=2"), 60 + 6 * accumulators);
+}
+
+// A kernel that finds its place among the rows takes more registers than one that cuts each row
+// alike, and fewer of its blocks may fit; the launch bounds keep a block of many warps on an SM.
+TEST(Resources, BlocksOfAnSmFollowFromWhatTheCompilerTakes) {
+  const Problem problem = problem_of("q=bf16 heads=71/1 dim=64");
+  const auto needs = [&](std::string_view text) {
+    return resources_of(problem, schedule_of(text), h200());
+  };
+  const Resources fixed = needs("family=mma rows=36 warps=4 unroll=1 stages=2 splits=4");
+  const Resources flat =
+      needs("family=mma rows=36 warps=4 unroll=1 stages=2 partition=flat blocks=264");
+  EXPECT_EQ(flat.smem_bytes, fixed.smem_bytes);
+  EXPECT_EQ(flat.registers_per_thread, fixed.registers_per_thread);
+  EXPECT_GT(flat.compiled_registers, fixed.compiled_registers);
+  EXPECT_EQ(flat.blocks_per_sm, 2);  // by 65536 registers; shared memory has room for five
+  const Resources many =
+      needs("family=mma rows=64 row_warps=2 warps=16 tile=128 unroll=1 stages=2");
+  EXPECT_EQ(many.compiled_registers, 65536 / 512);
+  EXPECT_EQ(many.blocks_per_sm, 1);
 }
 
 TEST(Arithmetic, RoundsUpToWholeUnits) {

@@ -113,7 +113,7 @@ std::string machine_text(const Explanation& explanation) {
     text += fmt::format(
         "kernel    about {} registers a thread, {} bytes of shared memory a block; "
         "not compiled: {}\n",
-        resources.registers_per_thread, resources.smem_bytes, explanation.not_compiled);
+        resources.compiled_registers, resources.smem_bytes, explanation.not_compiled);
   return text;
 }
 

@@ -32,7 +32,7 @@ void print_choice(const Problem& problem, const Target& target, const ScheduleCh
     fmt::print(
         "resources {} threads a block, about {} registers a thread, {} bytes of shared "
         "memory, {} blocks a multiprocessor\n",
-        resources.threads_per_block, resources.registers_per_thread, resources.smem_bytes,
+        resources.threads_per_block, resources.compiled_registers, resources.smem_bytes,
         resources.blocks_per_sm);
   }
   fmt::print("grid      {} sequences, {} split blocks, {} reduce blocks\n", shape.sequences,
