@@ -20,8 +20,8 @@ namespace splitkv {
 
 struct PackedKernel {
   KernelKey key;          // pack_key()
-  std::string problem;    // canonical; of merge code "merge FORM BASE"
-  std::string schedule;   // one of those that this is the code of; of merge code ""
+  std::string problem;    // canonical; of merge code "merge FORM BASE", of an appender its text
+  std::string schedule;   // one of those that this is the code of; of merges and appenders ""
   std::string compiler;   // "NVRTC 13.0 build ...", "LLVM 19.1.7"
   std::string resources;  // of each kernel, "split 40 registers 0 spilled 1024 shared"; CUDA only
   StoredCode code;        // without the compiler's log

@@ -1,6 +1,7 @@
 // CPU kernels from packs: taken before anything else, right, and only where they fit this machine.
 #include <filesystem>
 
+#include "runtime/splitkv_append.h"
 #include "tests/pack/cpu_record.hpp"
 #include "tests/pack/pack_case.hpp"
 
@@ -147,6 +148,36 @@ TEST_F(CpuPack, WithMergesHasThemToo) {
     }
   }
   EXPECT_EQ(statistics_of(logged.get()).pack_hits, 4u);
+}
+
+TEST_F(CpuPack, WithAppendersHasTheWritersOfItsProblems) {
+  build("cpu", {"--appenders"});
+  LoggedRuntime logged(SPLITKV_NO_JIT);
+  ASSERT_TRUE(logged.open_pack(path).ok());
+  const auto prepared = [&](const char* type, const char* places) {
+    splitkv_appender* appender = nullptr;
+    const Answer answer = answer_of([&](splitkv_message* m) {
+      return splitkv_prepare_append(logged.get(), "cpu", kProblem, type, places, &appender, m);
+    });
+    splitkv_release_appender(appender);
+    return answer;
+  };
+  EXPECT_TRUE(prepared(nullptr, "slots").ok()) << prepared(nullptr, "slots");
+  EXPECT_TRUE(prepared("fp32", "rows").ok()) << prepared("fp32", "rows");
+  EXPECT_EQ(statistics_of(logged.get()).pack_hits, 2u);
+  EXPECT_EQ(statistics_of(logged.get()).compiles, 0u);
+  EXPECT_EQ(prepared("bf16", "slots").status, SPLITKV_NOT_PREPARED);  // not of q's type
+  const Finished listed = cli_test::run_splitkv({"pack", "--list", path});
+  EXPECT_TRUE(says(listed.out, "append new=fp32 places=rows")) << listed.out;
+}
+
+// A pack of writers of positions that rows cannot say has the one that there is.
+TEST_F(CpuPack, OfStridedPositionsHasTheAppenderOfSlotsAlone) {
+  const std::string strided = std::string(kProblem) + " positions=strided";
+  const Finished made =
+      make_pack(path, {strided, "--arch", "cpu", "--schedule", kSchedule, "--appenders"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_TRUE(says(made.out, "2 kernels")) << made.out;
 }
 
 // A record with a schedule that nobody would choose: the pack has its kernel, and a prepare

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 
+#include "codegen/append_source.hpp"
 #include "codegen/merge_source.hpp"
 #include "compiler/resources.hpp"
 #include "compiler/text.hpp"
@@ -30,7 +31,7 @@ struct PackOptions {
   TuneOptions what;  // problems, file, model, batch, kv_len
   std::vector<std::string> archs, schedules;
   std::string records, out, list;
-  bool merges = false;
+  bool merges = false, appenders = false;
 };
 
 // One kernel that is to be compiled, and what the pack tells of it.
@@ -151,6 +152,21 @@ Outcome add_problem(Jobs& jobs, const PackOptions& options, const Problem& probl
   return Unit{};
 }
 
+// The writers of new elements of q's type, for either way to say where they go. A problem without
+// one (places=rows of strided positions) is left without.
+void add_appenders(Jobs& jobs, const Problem& problem, const Target& target,
+                   const CompilerFacts& facts) {
+  Problem compiled = problem;
+  compiled.checked = resolved(problem.checked);
+  for (AppendPlaces places : {AppendPlaces::slots, AppendPlaces::rows}) {
+    if (verify_append(compiled, compiled.q_dtype, places)) continue;
+    const Append append = append_of(compiled, compiled.q_dtype, places);
+    Job job{target, facts, emit_append(append, target), {}, 0};
+    job.kernel.problem = print(append);
+    jobs.add(std::move(job));
+  }
+}
+
 void add_merges(Jobs& jobs, const Target& target, const CompilerFacts& facts) {
   for (const auto& [form, form_name] : {std::pair{Merge::mlo, "mlo"}, {Merge::lse, "lse"}}) {
     for (const auto& [base, base_name] :
@@ -248,6 +264,7 @@ Result<Pack> build(const PackOptions& options) {
     for (const Problem& problem : *problems) {
       const Outcome added = add_problem(jobs, options, problem, target, *facts, *records);
       if (!added) return added.error();
+      if (options.appenders) add_appenders(jobs, problem, target, *facts);
     }
     if (options.merges) add_merges(jobs, target, *facts);
   }
@@ -322,6 +339,8 @@ void add_pack(CLI::App& app, int& status) {
   verb->add_option("--records", options->records,
                    "a file of tuning records; else that of the user");
   verb->add_flag("--merges", options->merges, "the merge kernels too, of all forms and bases");
+  verb->add_flag("--appenders", options->appenders,
+                 "the writers of new keys and values too, of q's type");
   verb->add_option("--out", options->out, "the file to write");
   verb->add_option("--list", options->list, "print what this pack holds, and build none");
   verb->callback([options, &status] { status = run_pack(*options); });
