@@ -1,3 +1,4 @@
+import importlib.util
 import os
 import sys
 
@@ -10,6 +11,17 @@ import splitkv
 os.environ["SPLITKV_NO_DISK"] = "1"
 os.environ["SPLITKV_TUNING_FILE"] = "off"
 sys.path.insert(0, os.path.dirname(__file__))
+# Those of torch have an interpreter of their own (python_test.sh).
+collect_ignore = [
+    name
+    for name, needs in (
+        ("test_torch.py", "torch"),
+        ("test_torch_cuda.py", "torch"),
+        ("test_attention.py", "transformers"),
+        ("test_transformers.py", "transformers"),
+    )
+    if importlib.util.find_spec(needs) is None
+]
 
 
 @pytest.fixture(scope="session")
@@ -40,4 +52,5 @@ def step(rng):
 
 def pytest_terminal_summary(terminalreporter):
     passed = len(terminalreporter.stats.get("passed", []))
-    terminalreporter.write_line(f"{passed} Python tests passed")
+    kind = os.environ.get("SPLITKV_TEST_KIND", "Python")
+    terminalreporter.write_line(f"{passed} {kind} tests passed")
