@@ -157,6 +157,11 @@ case "$step" in
   pkg_config) found_by_pkg_config ;;
   add_subdirectory) part_of_a_build ;;
   beside_llvm) "$work/cmake/beside_llvm" "$2" ;;
-  beside_python) python3 "$consumer/beside_python.py" "$work/cmake/libattention.so" ;;
+  beside_python)
+    # By the Python that has torch: one that is named, that of the Python tests, else the system's.
+    python=${SPLITKV_TORCH_PYTHON:-$build/tests/python/torch_venv/bin/python}
+    [ -x "$python" ] || python=python3
+    "$python" "$consumer/beside_python.py" "$work/cmake/libattention.so"
+    ;;
   *) fail "unknown step" ;;
 esac

@@ -19,4 +19,4 @@ def torch_works():
 assert torch_works()
 assert ctypes.CDLL(sys.argv[1]).attention_is_right() == 0
 assert torch_works()
-print(f"beside PyTorch {torch.__version__} and Triton {triton.__version__}: right")
+print(f"1 process beside PyTorch {torch.__version__} and Triton {triton.__version__}: right")
