@@ -95,7 +95,7 @@ torch_install() {
     [ -x "$python" ] || python3 -m venv "$work/torch_venv" >"$work/venv.log" 2>&1 ||
       skip "no venv (Debian: python3-venv): $(tail -n 1 "$work/venv.log")"
     "$python" -c "$imports" 2>/dev/null ||
-      "$python" -m pip --disable-pip-version-check --no-input install --quiet 'numpy>=2.1' pytest 'torch>=2.6' \
+      "$python" -m pip --disable-pip-version-check --no-input install --quiet 'numpy>=2.1' pytest 'torch>=2.11' \
         'transformers>=5.17' >"$work/torch_pip.log" 2>&1 || skip "no torch from PyPI: $(tail -n 1 "$work/torch_pip.log")"
   fi
   "$python" -c "$imports" 2>"$work/torch_pip.log" || skip "$python: $(tail -n 1 "$work/torch_pip.log")"
