@@ -57,7 +57,7 @@ LaunchShape launch_shape(const Problem& problem, const Schedule& schedule, int64
         on_cpu(schedule) ? shape.sequences : shape.sequences * ceil_div(schedule.rows, warps);
     shape.reduce_threads = on_cpu(schedule) ? 1 : 32 * warps;
   }
-  shape.split_smem_bytes = resources_of(problem, schedule, Target{}).smem_bytes;
+  shape.split_smem_bytes = split_smem_bytes(problem, schedule);
   shape.cluster = schedule.cluster;
   shape.pdl = schedule.pdl;
   if (schedule.loads == Loads::tensor) add_boxes(problem, schedule, shape);

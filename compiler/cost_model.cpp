@@ -67,7 +67,7 @@ int64_t sequences_of(const Step& step, int64_t rows) {
 double mma_step_us(const Step& step) {
   const Problem& problem = step.problem;
   const Constants& constants = step.constants;
-  const int panels = ceil_div(step.schedule.rows, 8 * step.schedule.row_warps);
+  const int panels = panels_of_a_warp(step.schedule);
   const auto operands = [&](int dim, DType type) {
     const double widening = size_bytes(type) == 1 ? constants.widening_share : 0;
     return ceil_div(dim, 16) * (1 + widening + constants.panel_share * (panels - 1));

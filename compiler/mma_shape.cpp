@@ -36,9 +36,13 @@ int copy_bytes(const Problem& problem, DType type, int dim) {
 
 }  // namespace
 
+int panels_of_a_warp(const Schedule& schedule) {
+  return ceil_div(schedule.rows, 8 * schedule.row_warps);
+}
+
 MmaShape mma_shape(const Problem& problem, const Schedule& schedule) {
   MmaShape shape;
-  shape.panels = ceil_div(schedule.rows, 8 * schedule.row_warps);
+  shape.panels = panels_of_a_warp(schedule);
   shape.copy_k = copy_bytes(problem, problem.k_dtype, problem.dim_qk);
   shape.copy_v = copy_bytes(problem, problem.v_dtype, problem.dim_v);
   shape.pitch_q = pitch_of_16_bits(problem.dim_qk);

@@ -49,7 +49,7 @@ struct MmaValues {
 
 MmaValues mma_values(const Problem& problem, const Schedule& schedule) {
   MmaValues values;
-  values.panels = ceil_div(schedule.rows, 8 * schedule.row_warps);
+  values.panels = panels_of_a_warp(schedule);
   values.accumulators = values.panels * round_up(problem.dim_v, 16) / 4;
   // Operands of 16 columns, of two registers.
   const int q_operands = values.panels * ceil_div(problem.dim_qk, 16);
@@ -116,33 +116,37 @@ int64_t cluster_join_bytes(const Problem& problem, const Schedule& schedule) {
   return 4 * schedule.cluster * (width * slice + statistics * schedule.rows);
 }
 
-Resources resources_of(const Problem& problem, const Schedule& schedule, const Target& target) {
-  Resources needs;
-  if (schedule.family == Family::vector) return needs;
-  const bool mma = schedule.family == Family::mma;
-  needs.threads_per_block = 32 * schedule.warps;
-  needs.registers_per_thread =
-      mma ? estimate_mma_registers(problem, schedule) : estimate_registers(problem, schedule);
-  // The emitted kernel's launch bounds make the compiler fit a block. Shared memory is asked for
-  // without the target's facts, too.
-  const int of_a_block = target.registers_per_sm / needs.threads_per_block / 8 * 8;
-  const int most = std::clamp(of_a_block, 8, kMaxRegistersPerThread);
-  needs.compiled_registers = mma ? std::min(compiled_mma_registers(problem, schedule, target), most)
-                                 : needs.registers_per_thread;
-  // The streams of a block join through shared memory: m, l and the accumulators of every row of
-  // every stream, in fp32, and 16 bytes in which one thread tells the block what it learned. Before
-  // that the query rows lie there, and what the mma family stages.
+// The streams of a block join through shared memory: m, l and the accumulators of every row of
+// every stream, in fp32, and 16 bytes in which one thread tells the block what it learned. Before
+// that the query rows lie there, and what the mma family stages.
+int64_t split_smem_bytes(const Problem& problem, const Schedule& schedule) {
+  if (schedule.family == Family::vector) return 0;
   const int64_t pitch = round_up(problem.dim_v, 16) + 4;
   const int64_t rows = int64_t(schedule.rows) * streams(schedule);
   const int64_t merge_bytes = 4 * rows * pitch + round_up(8 * rows, 16) + 16;
   const int64_t query_bytes = round_up(int64_t(4) * schedule.rows * problem.dim_qk, 16);
+  const bool mma = schedule.family == Family::mma;
   const MmaShape shape = mma ? mma_shape(problem, schedule) : MmaShape{};
-  const int64_t loop_bytes = mma ? shape.loop_bytes : query_bytes;
-  const int64_t own_bytes = std::max(loop_bytes, merge_bytes);
+  const int64_t own_bytes = std::max(mma ? shape.loop_bytes : query_bytes, merge_bytes);
   const int64_t join_bytes = cluster_join_bytes(problem, schedule);
-  needs.smem_bytes = own_bytes + join_bytes;
-  if (shape.barrier_bytes > 0) {
-    needs.smem_bytes = own_bytes + round_up(join_bytes, int64_t(8)) + shape.barrier_bytes;
+  if (shape.barrier_bytes == 0) return own_bytes + join_bytes;
+  return own_bytes + round_up(join_bytes, int64_t(8)) + shape.barrier_bytes;
+}
+
+Resources resources_of(const Problem& problem, const Schedule& schedule, const Target& target) {
+  Resources needs;
+  if (schedule.family == Family::vector) return needs;
+  needs.threads_per_block = 32 * schedule.warps;
+  needs.smem_bytes = split_smem_bytes(problem, schedule);
+  if (schedule.family == Family::mma) {
+    // The emitted kernel's launch bounds make the compiler fit a block.
+    const int of_a_block = target.registers_per_sm / needs.threads_per_block / 8 * 8;
+    needs.registers_per_thread = estimate_mma_registers(problem, schedule);
+    needs.compiled_registers = std::min(
+        {compiled_mma_registers(problem, schedule, target), of_a_block, kMaxRegistersPerThread});
+  } else {
+    needs.registers_per_thread = estimate_registers(problem, schedule);
+    needs.compiled_registers = needs.registers_per_thread;
   }
   needs.blocks_per_sm = count_blocks_per_sm(needs, target);
   return needs;

@@ -39,7 +39,7 @@ LaneShape lane_shape(const Problem& problem);
 // in shared memory at these pitches, each step followed by the keys' scales: 16 floats of K, 16 of
 // V. All sizes are in bytes.
 struct MmaShape {
-  int panels = 0;           // of 8 query rows, of a warp
+  int panels = 0;           // panels_of_a_warp()
   int copy_k = 0;           // one copy of K brings: 2 to 16
   int copy_v = 0;           // one copy of V
   int64_t pitch_q = 0;      // q rows, in 16-bit elements padded to a multiple of 16
@@ -65,10 +65,16 @@ inline constexpr int kTensorRowUnit = 64;           // loads=tensor: bytes that 
 inline constexpr int kMaxMmaRows = 64;              // query rows of a warp
 inline constexpr int kMmaAccumulatorColumns = 512;  // panels * dim_v that a warp's registers hold
 
+// Panels of 8 query rows that a warp of the mma family holds.
+int panels_of_a_warp(const Schedule& schedule);
+
 // Query rows that a warp of the mma family can hold; 0 where dim_v is too large for one panel.
 int most_mma_rows(const Problem& problem);
 
 Resources resources_of(const Problem& problem, const Schedule& schedule, const Target& target);
+
+// Dynamic shared memory of the split kernel, which is the same on every target; 0 on the CPU.
+int64_t split_smem_bytes(const Problem& problem, const Schedule& schedule);
 
 // reduce=cluster: shared memory of a block beyond what it needs alone, into which the blocks of its
 // cluster write: of each its slice of the rows' outputs and m and l of every row. Else 0.

@@ -292,7 +292,7 @@ Verdict registers_fit_the_file(const Problem& problem, const Schedule& schedule,
 Verdict shared_memory_fits_a_block(const Problem& problem, const Schedule& schedule,
                                    const Target& target) {
   const auto needed = [&](const Schedule& candidate) {
-    return resources_of(problem, candidate, target).smem_bytes;
+    return split_smem_bytes(problem, candidate);
   };
   const int64_t most = target.smem_per_block_bytes;
   if (needed(schedule) <= most) return {};

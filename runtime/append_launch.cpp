@@ -279,9 +279,7 @@ Result<Append> append_for(const AppendRequest& request, const Problem& problem,
   if (!type) return type.error();
   if (const auto refusal = verify(problem, target)) return to_error(*refusal);
   if (const auto refusal = verify_append(problem, *type, *places)) return to_error(*refusal);
-  Problem resolved_problem = problem;
-  resolved_problem.checked = resolved(problem.checked);
-  return append_of(resolved_problem, *type, *places);
+  return append_of(resolved(problem), *type, *places);
 }
 
 }  // namespace

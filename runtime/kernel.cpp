@@ -55,6 +55,11 @@ Checked resolved(Checked checked) {
 #endif
 }
 
+Problem resolved(Problem problem) {
+  problem.checked = resolved(problem.checked);
+  return problem;
+}
+
 KernelRuntime::KernelRuntime(const RuntimeOptions& options)
     : services_(options), tuned_(services_.log) {
 #ifdef SPLITKV_HAS_CUDA
@@ -132,8 +137,7 @@ Result<KernelRuntime::Chosen> KernelRuntime::choose(const PrepareRequest& reques
 
   Chosen chosen{*platform, std::make_unique<PreparedKernel>()};
   PreparedKernel* kernel = chosen.kernel.get();
-  kernel->problem = *problem;
-  kernel->problem.checked = resolved(problem->checked);
+  kernel->problem = resolved(*problem);
   kernel->schedule = choice->schedule;
   kernel->target = *target;
   kernel->device = request.device;

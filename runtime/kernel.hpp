@@ -47,6 +47,8 @@ struct PrepareRequest {
 
 // checked=auto is on in debug builds of the library.
 Checked resolved(Checked checked);
+// The problem as it is compiled.
+Problem resolved(Problem problem);
 
 // A loaded merge of partials of one form and base.
 struct PreparedMerge {

@@ -9,7 +9,7 @@
 namespace context_parallel {
 namespace {
 
-constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+using examples::kMost, examples::number, examples::numbers, examples::refuse;
 
 const char* const kMerges[] = {"lse", "mlo"};
 const char* const kExchanges[] = {"gather", "ring"};
@@ -18,31 +18,6 @@ const char* const kMemories[] = {"own", "whole"};
 const char* const kDtypes[] = {"fp32", "bf16"};
 const char* const kFaults[] = {"none", "equal-weights", "lost-shard", "local-causality",
                                "foreign-keys"};
-
-[[noreturn]] void refuse(const std::string& option, std::string_view value,
-                         const std::string& fits) {
-  throw BadOption(option + " " + std::string(value) + " is not understood; " + fits + " would fit");
-}
-
-int32_t number(const std::string& option, std::string_view text, int32_t least, int32_t most) {
-  int32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
-    refuse(option, text,
-           "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-  }
-  return value;
-}
-
-std::vector<int32_t> numbers(const std::string& option, std::string_view text) {
-  std::vector<int32_t> values;
-  while (true) {
-    const size_t comma = std::min(text.find(','), text.size());
-    values.push_back(number(option, text.substr(0, comma), 0, kMost));
-    if (comma == text.size()) return values;
-    text.remove_prefix(comma + 1);
-  }
-}
 
 // Both values of an enum of two for "both", else the one that is named.
 template <class Enum, size_t count>

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "../support/option_values.hpp"
 
 namespace context_parallel {
 
@@ -45,11 +46,7 @@ struct Options {
   int64_t rows() const { return batch() * query_len * q_heads; }
 };
 
-// What is wrong with the command line: option, value and what would fit.
-class BadOption : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+using examples::BadOption;
 
 // Throws BadOption. local_rank: this process's number among those of its machine, which stands in
 // for LOCAL_RANK in --target cuda:LOCAL_RANK.

@@ -61,9 +61,7 @@ int bench(const Options& options, Device& device) {
   limits.max_length = options.most + options.steps;
   if (!options.has_pages) {
     limits.pages = 0;
-    for (const int32_t length : lengths) {
-      limits.pages += (length + options.steps - 1) / limits.page_size + 1;
-    }
+    for (const int32_t length : lengths) limits.pages += limits.pages_of(length + options.steps);
   }
   if (weights.config.max_positions < limits.max_length) {
     throw BadOption("--most " + std::to_string(options.most) + " with --steps " +

@@ -60,8 +60,8 @@ int generate(const Options& options, Device& device) {
   const Tokenizer tokenizer(options.model);
   EngineOptions settings = options.engine;
   if (!options.has_pages) {
-    settings.limits.pages = settings.limits.max_batch *
-                            ((settings.limits.max_length - 1) / settings.limits.page_size + 1);
+    settings.limits.pages =
+        settings.limits.max_batch * settings.limits.pages_of(settings.limits.max_length);
   }
   const Weights weights = load_weights(options.model);
   Engine engine(device, weights, settings);

@@ -55,7 +55,7 @@ int graph_check(const Options& options, Device& device, Device& second) {
   ModelConfig config;
   config.layers = options.layers;
   config.max_positions = limits.max_length;
-  const int32_t a_row = (limits.max_length - 1) / limits.page_size + 1;
+  const int32_t a_row = limits.pages_of(limits.max_length);
   if (!options.has_pages) limits.pages = limits.max_batch * a_row;
   const Model model(device, random_weights(config, 1));
   const KvCache cache(device, config, limits);

@@ -8,27 +8,7 @@
 namespace engine {
 namespace {
 
-constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
-
-int32_t number(const std::string& option, std::string_view text, int32_t least, int32_t most) {
-  int32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
-    throw BadOption(option + " " + std::string(text) + " is not understood; a whole number from " +
-                    std::to_string(least) + " to " + std::to_string(most) + " would fit");
-  }
-  return value;
-}
-
-std::vector<int32_t> numbers(const std::string& option, std::string_view text) {
-  std::vector<int32_t> values;
-  while (true) {
-    const size_t comma = std::min(text.find(','), text.size());
-    values.push_back(number(option, text.substr(0, comma), 0, kMost));
-    if (comma == text.size()) return values;
-    text.remove_prefix(comma + 1);
-  }
-}
+using examples::kMost, examples::number, examples::numbers, examples::refuse;
 
 template <class Value>
 Value one_of(const std::string& option, const std::string& text,
@@ -37,7 +17,7 @@ Value one_of(const std::string& option, const std::string& text,
   if (found != names.end()) return found->second;
   std::string fits;
   for (const auto& [name, value] : names) fits += (fits.empty() ? "" : ", ") + name;
-  throw BadOption(option + " " + text + " is not understood; " + fits + " would fit");
+  refuse(option, text, fits);
 }
 
 bool take_flag(const std::string& option, Options& options) {

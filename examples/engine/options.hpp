@@ -1,10 +1,10 @@
 // The command line.
 #pragma once
 
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "../support/option_values.hpp"
 #include "engine.hpp"
 
 namespace engine {
@@ -27,10 +27,7 @@ struct Options {
   int32_t least = 64, most = 16384, steps = 16, layers = 4, rows = 37;
 };
 
-class BadOption : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+using examples::BadOption;
 
 extern const char* const kUsage;
 

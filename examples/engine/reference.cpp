@@ -41,27 +41,38 @@ void rotate(Vector& heads, const ModelConfig& config, int64_t position) {
   }
 }
 
+// Softmax over keys of the scaled products with q, times the values. Each of q, a key and a value
+// has `dim` elements.
+template <class T>
+Vector attend_head(const T* q, const std::vector<const T*>& k, const std::vector<const T*>& v,
+                   int64_t dim, double scale) {
+  Vector weights, out(static_cast<size_t>(dim));
+  for (const T* key : k) {
+    double score = 0;
+    for (int64_t i = 0; i < dim; ++i) score += double(q[i]) * double(key[i]);
+    weights.push_back(score * scale);
+  }
+  const double most = weights.empty() ? 0 : *std::max_element(weights.begin(), weights.end());
+  double sum = 0;
+  for (double& weight : weights) sum += weight = std::exp(weight - most);
+  for (size_t key = 0; key < v.size(); ++key) {
+    for (size_t i = 0; i < out.size(); ++i) out[i] += weights[key] / sum * double(v[key][i]);
+  }
+  return out;
+}
+
 // Of `q` over all of k and v, each [kv_heads * dim] a token.
 Vector attend(const ModelConfig& config, const Vector& q, const std::vector<Vector>& k,
               const std::vector<Vector>& v) {
-  Vector out(q.size());
-  const auto dim = size_t(config.dim);
-  for (size_t head = 0; head < size_t(config.q_heads); ++head) {
-    const size_t kv = head / size_t(config.q_heads / config.kv_heads) * dim;
-    Vector weights;
-    for (const Vector& key : k) {
-      double score = 0;
-      for (size_t i = 0; i < dim; ++i) score += q[head * dim + i] * key[kv + i];
-      weights.push_back(score / std::sqrt(double(dim)));
-    }
-    const double most = *std::max_element(weights.begin(), weights.end());
-    double sum = 0;
-    for (double& weight : weights) sum += weight = std::exp(weight - most);
-    for (size_t key = 0; key < k.size(); ++key) {
-      for (size_t i = 0; i < dim; ++i) {
-        out[head * dim + i] += weights[key] / sum * v[key][kv + i];
-      }
-    }
+  Vector out;
+  for (int64_t head = 0; head < config.q_heads; ++head) {
+    const int64_t first = head / (config.q_heads / config.kv_heads) * config.dim;
+    std::vector<const double*> keys, values;
+    for (const Vector& key : k) keys.push_back(key.data() + first);
+    for (const Vector& value : v) values.push_back(value.data() + first);
+    const Vector one = attend_head(q.data() + head * config.dim, keys, values, config.dim,
+                                   1 / std::sqrt(double(config.dim)));
+    out.insert(out.end(), one.begin(), one.end());
   }
   return out;
 }
@@ -115,19 +126,7 @@ std::vector<std::vector<double>> dense_logits(const Weights& weights,
 
 std::vector<double> dense_attention(const float* q, const std::vector<const float*>& k,
                                     const std::vector<const float*>& v, int64_t dim, double scale) {
-  std::vector<double> scores, out(static_cast<size_t>(dim));
-  for (const float* key : k) {
-    double score = 0;
-    for (int64_t i = 0; i < dim; ++i) score += double(q[i]) * double(key[i]);
-    scores.push_back(score * scale);
-  }
-  const double most = scores.empty() ? 0 : *std::max_element(scores.begin(), scores.end());
-  double sum = 0;
-  for (double& score : scores) sum += score = std::exp(score - most);
-  for (size_t key = 0; key < v.size(); ++key) {
-    for (size_t i = 0; i < out.size(); ++i) out[i] += scores[key] / sum * double(v[key][i]);
-  }
-  return out;
+  return attend_head(q, k, v, dim, scale);
 }
 
 }  // namespace engine

@@ -24,7 +24,7 @@ Runner::Runner(Device& device, const Model& model, const Attention& attention, c
   const auto tokens = size_t(std::max(limits.max_batch, limits.prefill_tokens));
   // Rows may share pages (a prompt's common beginning), so that all their lists together can be
   // longer than the cache has pages.
-  const size_t a_row = size_t((limits.max_length + limits.page_size - 1) / limits.page_size);
+  const auto a_row = size_t(limits.pages_of(limits.max_length));
   size_t end = 0;
   const auto place = [&end](size_t bytes) {
     const size_t begin = end;

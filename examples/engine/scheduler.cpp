@@ -13,10 +13,6 @@ bool is_in_prompt(const Request& request) { return request.known() - request.com
 
 Scheduler::Scheduler(const Limits& limits) : limits_(limits), allocator_(limits.pages) {}
 
-int32_t Scheduler::pages_of(int32_t tokens) const {
-  return (tokens + limits_.page_size - 1) / limits_.page_size;
-}
-
 void Scheduler::submit(Request request) {
   const int64_t tokens = int64_t(request.prompt.size()) + request.max_new;
   const int64_t fits =
@@ -41,7 +37,7 @@ void Scheduler::submit(Request request) {
 void Scheduler::admit() {
   while (!waiting_.empty() && int32_t(running_.size()) < limits_.max_batch) {
     Request& first = *waiting_.front();
-    const int32_t needed = pages_of(first.known());
+    const int32_t needed = limits_.pages_of(first.known());
     const int32_t spare = running_.empty() ? 0 : 1;
     if (allocator_.free_pages() < needed + spare || !allocator_.take(needed, first.pages)) return;
     running_.push_back(std::move(waiting_.front()));
@@ -63,7 +59,8 @@ void Scheduler::preempt_last() {
 // that.
 bool Scheduler::reserve(Request& request, int32_t tokens) {
   while (true) {
-    const int32_t missing = pages_of(request.computed + tokens) - int32_t(request.pages.size());
+    const int32_t missing =
+        limits_.pages_of(request.computed + tokens) - int32_t(request.pages.size());
     if (missing <= 0 || allocator_.take(missing, request.pages)) return true;
     const bool is_itself = running_.back().get() == &request;
     preempt_last();

@@ -44,6 +44,9 @@ struct Limits {
   int32_t chunk = 64;            // prompt tokens of a request in one step: SplitKV's query_len
   int32_t prefill_tokens = 256;  // prompt tokens of all requests in one step
   int32_t max_length = 2048;     // tokens of a request, prompt and answer
+
+  // That so many tokens take.
+  int32_t pages_of(int32_t tokens) const { return (tokens + page_size - 1) / page_size; }
 };
 
 // One row of a step: the request's tokens [computed, computed + count).
@@ -75,7 +78,6 @@ class Scheduler {
   const PageAllocator& allocator() const { return allocator_; }
   size_t running() const { return running_.size(); }
   size_t waiting() const { return waiting_.size(); }
-  int32_t pages_of(int32_t tokens) const;
 
  private:
   void admit();

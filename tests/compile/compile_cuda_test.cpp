@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/entry_names.hpp"
 #include "codegen/kernel_source.hpp"
 #include "codegen/launch_shape.hpp"
 #include "codegen/merge_source.hpp"
@@ -154,12 +155,12 @@ TEST_P(CompileCuda, EveryKernelCompilesWithoutSpillsWithinTheModelsResources) {
     }
     EXPECT_LE(model.smem_bytes, target->smem_per_block_bytes);
     kernels += int(entries.size());
-    const PtxasEntry& split = *std::find_if(entries.begin(), entries.end(), [](const auto& entry) {
-      return entry.name.find("split") != std::string::npos;
-    });
+    const auto split = std::find_if(entries.begin(), entries.end(),
+                                    [](const auto& entry) { return names_split(entry.name); });
+    ASSERT_NE(split, entries.end()) << cubin->log;
     if (schedule.family == Family::mma) {
       ++mma_kernels;
-      register_errors += std::abs(split.registers - model.compiled_registers);
+      register_errors += std::abs(split->registers - model.compiled_registers);
     }
   }
   std::printf("compiled %d kernels for %s\n", kernels, GetParam().c_str());

@@ -50,6 +50,17 @@ def step(rng):
     return make((3, 8, 64)), make((3, 2, 90, 64)), make((3, 2, 90, 64))
 
 
+@pytest.fixture
+def registered():
+    """The attention of transformers with its defaults and counters at 0."""
+    import splitkv.transformers
+
+    splitkv.transformers.register()
+    splitkv.transformers.reset_counters()
+    yield
+    splitkv.transformers.register()
+
+
 def pytest_terminal_summary(terminalreporter):
     passed = len(terminalreporter.stats.get("passed", []))
     kind = os.environ.get("SPLITKV_TEST_KIND", "Python")

@@ -10,13 +10,7 @@ import torch
 from splitkv.torch import _call
 from splitkv.transformers import _attention, _fallback, _mask
 
-
-@pytest.fixture(autouse=True)
-def registered():
-    attention.register()
-    attention.reset_counters()
-    yield
-    attention.register()
+pytestmark = pytest.mark.usefixtures("registered")
 
 
 class Module(torch.nn.Module):

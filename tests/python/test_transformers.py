@@ -15,15 +15,8 @@ import torch
 import torch._dynamo.testing
 from transformers import AttentionInterface, StaticCache
 
+pytestmark = pytest.mark.usefixtures("registered")
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-
-
-@pytest.fixture(autouse=True)
-def registered():
-    attention.register()
-    attention.reset_counters()
-    yield
-    attention.register()
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,8 @@
 #   conventions     what rosetta.md says of other libraries, there as well
 set -euo pipefail
 
-skip() { echo "skipped: $*"; exit 77; }
-while [ $# -gt 1 ]; do
-  case "$1" in
-    --build) build=$2 ;;
-    --source) source=$2 ;;
-    --work) work=$2 ;;
-    *) echo "unknown argument: $1" >&2; exit 2 ;;
-  esac
-  shift 2
-done
-step=$1
+# shellcheck source=tests/support/test_step.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../support/test_step.sh"
 command -v python3 >/dev/null || skip "no python3"
 here=$source/tests/site
 export PYTHONDONTWRITEBYTECODE=1

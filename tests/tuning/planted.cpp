@@ -12,9 +12,8 @@
 namespace splitkv::tuning_test {
 namespace {
 
-KernelSource source_of(Problem problem, const Schedule& schedule, const Target& target) {
-  problem.checked = resolved(problem.checked);
-  return emit(problem, schedule, target);
+KernelSource source_of(const Problem& problem, const Schedule& schedule, const Target& target) {
+  return emit(resolved(problem), schedule, target);
 }
 
 KernelKey key_of(const KernelSource& source, const Target& target) {

@@ -50,9 +50,7 @@ Result<Wanted> wanted_of(const HostPlan& plan, HostRow& opening) {
   const Result<CompilerFacts> facts = compiler_facts(plan.target);
   if (!facts) return facts.error();
   opening.us = {us_since(begin)};
-  Problem compiled = plan.problem;
-  compiled.checked = resolved(compiled.checked);
-  KernelSource source = emit(compiled, choice->schedule, plan.target);
+  KernelSource source = emit(resolved(plan.problem), choice->schedule, plan.target);
   KernelKey key = kernel_key(source, *facts);
   return Wanted{std::move(source), *facts, std::move(key)};
 }

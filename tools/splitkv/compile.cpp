@@ -40,14 +40,13 @@ Outcome compile_for_cuda([[maybe_unused]] const Problem& problem,
   const Result<CompilerFacts> facts = compiler_facts(target);
   if (!facts) return facts.error();
   Services services{warnings_to_stderr()};
-  Problem compiled = problem;
-  compiled.checked = resolved(problem.checked);
-  const auto found = compile_offline(services, emit(compiled, schedule, target), target, *facts);
+  const auto found =
+      compile_offline(services, emit(resolved(problem), schedule, target), target, *facts);
   if (!found) return found.error();
   fmt::print("compile   {:.1f} ms by {}{}, cubin of {} bytes\n", found->code.compile_ms,
              facts->compiler, from_disk(found->from_disk, found->disk_ms),
              image_bytes(found->code));
-  const int64_t dynamic_bytes = resources_of(problem, schedule, target).smem_bytes;
+  const int64_t dynamic_bytes = split_smem_bytes(problem, schedule);
   for (const PtxasEntry& entry : parse_ptxas_log(found->code.log)) {
     const bool is_split = names_split(entry.name);
     fmt::print(
@@ -93,10 +92,8 @@ Result<Located> locate(const Problem& problem, const CompileOptions& options,
   if (!choice) return choice.error();
   const Result<CompilerFacts> facts = compiler_facts(target);
   if (!facts) return facts.error();
-  Problem compiled = problem;
-  compiled.checked = resolved(problem.checked);
   Services services{warnings_to_stderr()};
-  KernelKey key = kernel_key(emit(compiled, choice->schedule, target), *facts);
+  KernelKey key = kernel_key(emit(resolved(problem), choice->schedule, target), *facts);
   const Origin origin = origin_of(services, key);
   return Located{std::move(key), origin};
 }

@@ -138,15 +138,12 @@ Outcome add_problem(Jobs& jobs, const PackOptions& options, const Problem& probl
     return Error{schedules.error().status, fmt::format("[{}] for {}: {}", print(problem),
                                                        print(target), schedules.error().message)};
   }
-  Problem compiled = problem;
-  compiled.checked = resolved(problem.checked);
+  const Problem compiled = resolved(problem);
   for (const Schedule& schedule : *schedules) {
-    Job job{target, facts, emit(compiled, schedule, target), {}, 0};
+    Job job{
+        target, facts, emit(compiled, schedule, target), {}, split_smem_bytes(compiled, schedule)};
     job.kernel.problem = print(problem);
     job.kernel.schedule = print(schedule);
-    if (target.kind == TargetKind::cuda) {
-      job.dynamic_bytes = resources_of(compiled, schedule, target).smem_bytes;
-    }
     jobs.add(std::move(job));
   }
   return Unit{};
@@ -156,8 +153,7 @@ Outcome add_problem(Jobs& jobs, const PackOptions& options, const Problem& probl
 // one (places=rows of strided positions) is left without.
 void add_appenders(Jobs& jobs, const Problem& problem, const Target& target,
                    const CompilerFacts& facts) {
-  Problem compiled = problem;
-  compiled.checked = resolved(problem.checked);
+  const Problem compiled = resolved(problem);
   for (AppendPlaces places : {AppendPlaces::slots, AppendPlaces::rows}) {
     if (verify_append(compiled, compiled.q_dtype, places)) continue;
     const Append append = append_of(compiled, compiled.q_dtype, places);

@@ -10,33 +10,18 @@ kernels stay for the life of the process, one a problem and device, whatever bec
 their key. Handles and operators serve any number of threads. They compute no gradients.
 """
 
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, Optional
 
 import torch
 from torch import Tensor
 
 from splitkv._errors import InvalidArgument
-from splitkv._kernel import Kernel
+from splitkv._kernel import Kernel, Output
+from splitkv._merge import Merged
 from splitkv.torch import _call, _ops, _table  # noqa: F401  # _ops registers the operators
 from splitkv.torch._table import runtime, use_runtime
 
-__all__ = ["Attention", "Merged", "Result", "merge", "merge_out", "prepare", "runtime", "use_runtime"]
-
-
-class Result(NamedTuple):
-    """What a call wrote. lse and partial_l are None where the problem puts out none."""
-
-    out: Tensor
-    lse: Optional[Tensor]
-    partial_l: Optional[Tensor]
-
-
-class Merged(NamedTuple):
-    """o, normalised; s: S, or m in the form mlo; l: None in the form lse. All fp32."""
-
-    o: Tensor
-    s: Tensor
-    l: Optional[Tensor]  # noqa: E741
+__all__ = ["Attention", "Merged", "Output", "merge", "merge_out", "prepare", "runtime", "use_runtime"]
 
 
 class Attention:
@@ -62,7 +47,7 @@ class Attention:
         kv_len: Any = None,
         params: Optional[Dict[str, Tensor]] = None,
         **options: Any,
-    ) -> Result:
+    ) -> Output:
         """One decode step into new tensors of torch.
 
         q: [batch, query_len, q_heads, dim], [batch, q_heads, dim] where query_len is 1, or, ragged,
@@ -83,7 +68,7 @@ class Attention:
         """
         self._check(q, k, v, options, params)
         found = torch.ops.splitkv.decode(q, k, v, self.key, **_length(kv_len), params=self._in_order(params), **options)
-        return Result(found[0], found[1] if self._lse else None, found[2] if self._partial_l else None)
+        return Output(found[0], found[1] if self._lse else None, found[2] if self._partial_l else None)
 
     def out(
         self,
@@ -97,13 +82,13 @@ class Attention:
         kv_len: Any = None,
         params: Optional[Dict[str, Tensor]] = None,
         **options: Any,
-    ) -> Result:
+    ) -> Output:
         """As a call, into tensors that are given: out, and lse and partial_l exactly where the problem has them."""
         self._check(q, k, v, options, params, out=out)
         torch.ops.splitkv.decode_out(
             q, k, v, self.key, out, lse, partial_l, **_length(kv_len), params=self._in_order(params), **options
         )
-        return Result(out, lse, partial_l)
+        return Output(out, lse, partial_l)
 
     def append(
         self,

@@ -19,7 +19,7 @@ _WITHOUT_EFFECT = frozenset(
         "output_router_logits", "past_key_values", "position_ids", "return_dict", "use_cache",
     }
 )  # fmt: skip
-_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+_DTYPES = {dtype: name for name, dtype in _table.DTYPES.items() if dtype.is_floating_point}
 
 
 class Settings(NamedTuple):
