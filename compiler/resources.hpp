@@ -61,6 +61,7 @@ MmaShape mma_shape(const Problem& problem, const Schedule& schedule);
 
 inline constexpr int kMaxRegistersPerThread = 255;
 inline constexpr int kMmaStep = 16;                 // keys a warp takes at once
+inline constexpr int kMaxClusters = 32;             // of a sequence: a lane of a warp each
 inline constexpr int kTensorRowUnit = 64;           // loads=tensor: bytes that divide a row
 inline constexpr int kMaxMmaRows = 64;              // query rows of a warp
 inline constexpr int kMmaAccumulatorColumns = 512;  // panels * dim_v that a warp's registers hold

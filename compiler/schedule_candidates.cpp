@@ -170,7 +170,7 @@ void add_partition(const Problem& problem, const Workload& workload, Schedule co
     for (int64_t count : flat ? block_counts(room) : split_counts(room)) {
       (flat ? code.blocks : code.splits) = int(count);
       if (reduce == Reduce::kernel && !exchanges_partials(code)) continue;
-      if (count % cluster != 0) continue;
+      if (count % cluster != 0 || (cluster > 1 && count > kMaxClusters * cluster)) continue;
       // What does not run at once leaves most of the machine idle at the end.
       if (cluster > 1 && room.sequences * count > resident_blocks(code, room.fitting, target))
         continue;

@@ -212,6 +212,16 @@ Verdict splits_are_whole_clusters(const Problem&, const Schedule& schedule, cons
                 fmt::format("splits={}", up <= kMaxSplits ? up : up - cluster));
 }
 
+// A warp joins what the clusters of a sequence bring, a lane one cluster's statistics.
+Verdict clusters_fit_a_warp(const Problem&, const Schedule& schedule, const Target&) {
+  const int cluster = schedule.cluster;
+  if (!joins_in_clusters(schedule) || schedule.splits <= kMaxClusters * cluster) return {};
+  return refuse(__func__, "splits", schedule.splits,
+                fmt::format("makes {} clusters of a sequence; at most {} are joined",
+                            ceil_div(schedule.splits, cluster), kMaxClusters),
+                fmt::format("splits={}", kMaxClusters * cluster));
+}
+
 // A partial rounded to bf16 is off by up to 2^-9 of itself: within the contract of bf16 outputs
 // beside the rounding of the output, but not of others.
 Verdict partials_are_as_exact_as_the_output(const Problem& problem, const Schedule& schedule,
@@ -342,6 +352,7 @@ constexpr ScheduleRule kTable[] = {
     {"clusters_hold_one_sequence", clusters_hold_one_sequence},
     {"cluster_is_in_range", cluster_is_in_range},
     {"splits_are_whole_clusters", splits_are_whole_clusters},
+    {"clusters_fit_a_warp", clusters_fit_a_warp},
     {"partials_are_as_exact_as_the_output", partials_are_as_exact_as_the_output},
     {"programmatic_launches_are_of_sm_90_and_newer", programmatic_launches_are_of_sm_90_and_newer},
     {"merge_agrees_with_the_problem", merge_agrees_with_the_problem},

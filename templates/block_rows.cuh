@@ -32,43 +32,45 @@ struct BlockRows {
 
   __device__ float* row(int stream, int r) const { return acc + (stream * C.rows + r) * pitch; }
 
-  // Row `r` of all streams; every thread computes the same bits.
-  __device__ Statistics join_statistics(int r) const {
-    Statistics all = statistics[r];
-#pragma unroll
-    for (int w = 1; w < streams(C); ++w) all.m = fmaxf(all.m, statistics[w * C.rows + r].m);
-    all.l = 0.0f;
-#pragma unroll
-    for (int w = 0; w < streams(C); ++w) {
-      const Statistics own = statistics[w * C.rows + r];
-      all.l = fmaf(weight_of(own.m, all.m), own.l, all.l);
-    }
-    return all;
+  // Lanes that hold vectors of one row; each brings the statistics of one stream.
+  static constexpr int lanes =
+      larger(power_of_two(streams(C)), smaller(power_of_two(RowVector<C>::a_row), 32));
+  static_assert(lanes <= 32, "a warp's lanes bring the statistics of all streams");
+
+  __device__ Statistics own_statistics(int r) const {
+    const int stream = threadIdx.x % lanes;
+    return stream < streams(C) ? statistics[stream * C.rows + r] : empty_statistics();
   }
 
-  // A vector of row `r`; `all` is the union of the row's keys and perhaps a sink.
-  __device__ float4 join_vector(int r, int dim, const Statistics& all, float unit) const {
+  // `all` is the union of the row's keys and perhaps a sink.
+  __device__ float share_of(const Statistics& own, const Statistics& all, float unit) const {
+    return weight_of(own.m, all.m) * (unit * v_scale);
+  }
+
+  // A vector of a row, by a warp: `share` is that of the lane's stream.
+  __device__ float4 join_vector(const LaneVector& at, float share) const {
     float4 sum = {-0.0f, -0.0f, -0.0f, -0.0f};
 #pragma unroll
     for (int w = 0; w < streams(C); ++w) {
-      const float weight = weight_of(statistics[w * C.rows + r].m, all.m) * (unit * v_scale);
-      add_vector<C>(sum, weight, load_vector<C>(row(w, r) + dim));
+      const float weight = __shfl_sync(all_lanes, share, w, lanes);
+      add_vector<C>(sum, weight, load_vector<C>(row(w, at.row) + at.dim));
     }
     return sum;
   }
 };
 
-// By one thread: a vector of a row that has only one piece, or of its partial.
+// By a warp: its vectors of rows that have only one piece, or of their partials.
 template <const Config& C>
 __device__ inline void finish_vector(const LaunchArgs& args, const Piece& piece,
-                                     const BlockRows<C>& rows, const RowVector<C>& at) {
+                                     const BlockRows<C>& rows, const LaneVector& at) {
   const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, at.row);
-  if (!row.exists) return;
   const bool finishes = piece.pieces == 1;
-  Statistics all = rows.join_statistics(at.row);
+  const Statistics own = rows.own_statistics(at.row);
+  Statistics all = join_over_lanes<BlockRows<C>::lanes>(own);
   if (finishes) all = with_sink<C>(args, all, row.q_head);
-  const float4 joined =
-      rows.join_vector(at.row, at.dim, all, finishes ? row_unit(all) : partial_unit(all));
+  const float unit = finishes ? row_unit(all) : partial_unit(all);
+  const float4 joined = rows.join_vector(at, rows.share_of(own, all, unit));
+  if (!at.is_used || !row.exists) return;
   if (finishes) {
     store_finished<C>(args, finished_row<C>(args, piece.row, piece.batch_row, row), at.dim, joined,
                       all);
@@ -82,18 +84,15 @@ __device__ inline void finish_vector(const LaunchArgs& args, const Piece& piece,
 // By the whole block: its joined rows go to the blocks that own their slices.
 template <const Config& C>
 __device__ inline void give_to_cluster(const BlockRows<C>& rows, const ClusterRows<C>& joined) {
+  constexpr int lanes = BlockRows<C>::lanes;
   const u32 own_rank = blockIdx.x % C.cluster;
-#pragma unroll 1
-  for (int i = threadIdx.x; i < RowVector<C>::count; i += 32 * C.warps) {
-    const RowVector<C> at(i);
-    const Statistics all = rows.join_statistics(at.row);
-    joined.give(own_rank, i, rows.join_vector(at.row, at.dim, all, partial_unit(all)));
-  }
-#pragma unroll 1
-  for (int i = threadIdx.x; i < C.rows * C.cluster; i += 32 * C.warps) {
-    const int row = i / C.cluster;
-    joined.give_statistics(own_rank, i % C.cluster, row, rows.join_statistics(row));
-  }
+  for_each_vector<C, lanes>(0, RowVector<C>::count, [&](const LaneVector& at) {
+    const Statistics own = rows.own_statistics(at.row);
+    const Statistics all = join_over_lanes<lanes>(own);
+    const float4 o = rows.join_vector(at, rows.share_of(own, all, partial_unit(all)));
+    if (at.is_used) joined.give(own_rank, at.index, o);
+    if (at.is_used && at.dim == 0) joined.give_statistics(own_rank, at.row, all);
+  });
 }
 
 // By the whole block, after every warp stored its rows: they are joined and written, and the last
@@ -112,10 +111,9 @@ __device__ inline void finish_piece(const LaunchArgs& args, const Piece& piece,
     wait_for_cluster();
     reduce_cluster<C, Score>(args, piece, joined, rows.flag);
   } else {
-#pragma unroll 1
-    for (int i = threadIdx.x; i < RowVector<C>::count; i += 32 * C.warps) {
-      finish_vector<C>(args, piece, rows, RowVector<C>(i));
-    }
+    for_each_vector<C, BlockRows<C>::lanes>(0, RowVector<C>::count, [&](const LaneVector& at) {
+      finish_vector<C>(args, piece, rows, at);
+    });
     if constexpr (C.reduce == Reduce::last_block) {
       if (piece.pieces > 1 &&
           arrive_last(args.arrivals + piece.sequence, piece.pieces, rows.flag)) {

@@ -63,17 +63,20 @@ __device__ inline void store_statistics(float* partials, i64 index, const Statis
   }
 }
 
-// Statistics of the union of disjoint sets of keys, joined over a warp: every lane brings one and
-// all lanes get the same result.
-__device__ inline Statistics join_over_warp(Statistics s) {
+// Statistics of the union of disjoint sets of keys, joined over groups of `Lanes` neighbouring
+// lanes: every lane brings one and all of a group get the same result.
+template <int Lanes = 32>
+__device__ inline Statistics join_over_lanes(Statistics s) {
   float top = s.m;
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
+  for (int offset = Lanes / 2; offset > 0; offset /= 2) {
     top = fmaxf(top, __shfl_xor_sync(all_lanes, top, offset));
   }
   float sum = weight_of(s.m, top) * s.l;
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(all_lanes, sum, offset);
+  for (int offset = Lanes / 2; offset > 0; offset /= 2) {
+    sum += __shfl_xor_sync(all_lanes, sum, offset);
+  }
   return {top, sum};
 }
 

@@ -22,6 +22,34 @@ struct RowVector {
   __device__ explicit RowVector(int index) : row(index / a_row), dim(index % a_row * width) {}
 };
 
+// A lane's vector of those with which a warp is busy.
+struct LaneVector {
+  int row;
+  int dim;
+  int index;     // of the vector among those of all rows
+  bool is_used;  // else the lane only takes part in what its row's lanes do together
+};
+
+// By a whole block: calls use(LaneVector) for vectors [begin, end) of its rows. Neighbouring lanes,
+// Lanes of them, hold vectors of one row, so that they can share what they know of it; a warp
+// enters every call as one.
+template <const Config& C, int Lanes, class Use>
+__device__ inline void for_each_vector(int begin, int end, const Use& use) {
+  using Vector = RowVector<C>;
+  constexpr int a_row = ceil_div(Vector::a_row, Lanes);  // turns
+  constexpr int at_once = 32 / Lanes;
+  const int first_row = begin / Vector::a_row;
+  const int rows = (end - 1) / Vector::a_row - first_row + 1;
+#pragma unroll 1
+  for (int turn = threadIdx.x / 32; turn < ceil_div(rows, at_once) * a_row; turn += C.warps) {
+    const int row = first_row + turn / a_row * at_once + threadIdx.x % 32 / Lanes;
+    const int vector = turn % a_row * Lanes + threadIdx.x % Lanes;
+    const int index = row * Vector::a_row + vector;
+    const bool is_used = vector < Vector::a_row && index >= begin && index < end;
+    use(LaneVector{smaller(row, C.rows - 1), is_used ? vector * Vector::width : 0, index, is_used});
+  }
+}
+
 template <const Config& C>
 __device__ inline float4 load_vector(const float* from) {
   if constexpr (RowVector<C>::width == 4) return *reinterpret_cast<const float4*>(from);

@@ -7,6 +7,7 @@
 #include "arrive.cuh"
 #include "finish.cuh"
 #include "partition.cuh"
+#include "sum_partials.cuh"
 
 namespace splitkv {
 
@@ -48,13 +49,19 @@ struct ClusterRows {
     }
   }
 
-  __device__ void give_statistics(u32 own_rank, u32 to_rank, int row, const Statistics& s) const {
-    const u32 to = shared_of(to_rank, sums + (own_rank * C.rows + row) * statistics(C.merge));
-    if constexpr (C.merge == Merge::mlo) {
-      asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(s.m), "f"(s.l)
-                   : "memory");
-    } else {
-      asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(log2_sum(s)) : "memory");
+  // Those of a row, to all.
+  __device__ void give_statistics(u32 own_rank, int row, const Statistics& s) const {
+    const float* own = sums + (own_rank * C.rows + row) * statistics(C.merge);
+    const float sum = C.merge == Merge::mlo ? 0.0f : log2_sum(s);
+#pragma unroll 1
+    for (u32 rank = 0; rank < C.cluster; ++rank) {
+      const u32 to = shared_of(rank, own);
+      if constexpr (C.merge == Merge::mlo) {
+        asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(s.m), "f"(s.l)
+                     : "memory");
+      } else {
+        asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(sum) : "memory");
+      }
     }
   }
 
@@ -68,72 +75,42 @@ struct ClusterRows {
   }
 };
 
-// One slice of several partials, in shared or global memory: element e of part i lies at
+// Slices of several partials, in shared or global memory: element e of part i lies at
 // o[i * o_stride + e], statistics of a row likewise.
-template <const Config& C>
 struct Parts {
   const float* o;
   const float* sums;
   i64 o_stride;     // elements
   i64 sums_stride;  // floats
   i32 count;
-  static constexpr i32 at_once = 8;
   bool is_shared;  // o is fp32 then, else of partial_dtype
 };
 
+// What a warp knows of one row of them, a lane one vector (sum_partials).
 template <const Config& C>
-__device__ inline Statistics statistics_of_part(const Parts<C>& parts, i32 part, int row) {
-  if (part >= parts.count) return empty_statistics();
-  const float* from = parts.sums + part * parts.sums_stride + row * statistics(C.merge);
-  const float m = load_generic(from);
-  if constexpr (C.merge == Merge::mlo) return {m, load_generic(from + 1)};
-  return {m, m == negative_infinity() ? 0.0f : 1.0f};
-}
+struct PartsRow {
+  static constexpr int vectors = 1;
+  static constexpr bool fits_a_warp = true;
 
-template <const Config& C>
-__device__ inline Statistics join_statistics(const Parts<C>& parts, int row) {
-  Statistics all = empty_statistics();
-#pragma unroll 1
-  for (i32 first = 0; first < parts.count; first += Parts<C>::at_once) {
-    Statistics own[Parts<C>::at_once];
-    float top = all.m;
-#pragma unroll
-    for (i32 i = 0; i < Parts<C>::at_once; ++i) own[i] = statistics_of_part(parts, first + i, row);
-#pragma unroll
-    for (const Statistics& s : own) top = fmaxf(top, s.m);
-    all.l *= weight_of(all.m, top);
-    all.m = top;
-#pragma unroll
-    for (const Statistics& s : own) all.l = fmaf(weight_of(s.m, top), s.l, all.l);
-  }
-  return all;
-}
+  const Parts& parts;
+  i32 count;
+  int row;
+  i64 element;
 
-// Parts are added in their order.
-template <const Config& C>
-__device__ inline float4 join_vectors(const Parts<C>& parts, int row, i64 element,
-                                      const Statistics& all) {
-  const float start = initial_sum(all);
-  const float unit = row_unit(all);
-  float4 sum = {start, start, start, start};
-#pragma unroll 1
-  for (i32 first = 0; first < parts.count; first += Parts<C>::at_once) {
-    float4 values[Parts<C>::at_once];
-    float shares[Parts<C>::at_once];
-#pragma unroll
-    for (i32 i = 0; i < Parts<C>::at_once; ++i) {
-      // Beyond the last part its own again, with share 0.
-      const i64 at = smaller(first + i, parts.count - 1) * parts.o_stride + element;
-      values[i] = C.partial_dtype == DType::fp32 || parts.is_shared
-                      ? load_generic_vector<C>(parts.o + at)
-                      : load_partial_at<C>(parts.o, at);
-      shares[i] = share_of(statistics_of_part(parts, first + i, row), all, unit);
-    }
-#pragma unroll
-    for (i32 i = 0; i < Parts<C>::at_once; ++i) add_vector<C>(sum, shares[i], values[i]);
+  __device__ Statistics statistics_of(i32 part) const {
+    if (part >= count) return empty_statistics();
+    const float* from = parts.sums + part * parts.sums_stride + row * statistics(C.merge);
+    const float m = load_generic(from);
+    if constexpr (C.merge == Merge::mlo) return {m, load_generic(from + 1)};
+    return {m, m == negative_infinity() ? 0.0f : 1.0f};
   }
-  return sum;
-}
+
+  __device__ float4 vector_of(i32 part, int) const {
+    const i64 at = part * parts.o_stride + element;
+    return C.partial_dtype == DType::fp32 || parts.is_shared ? load_generic_vector<C>(parts.o + at)
+                                                             : load_partial_at<C>(parts.o, at);
+  }
+};
 
 // By all blocks of a cluster, after each got its slice of all.
 template <const Config& C, class Score>
@@ -151,28 +128,31 @@ __device__ inline void reduce_cluster(const LaunchArgs& args, const Piece& piece
   // word of others.
   const auto sums_row = [&](i64 slot) { return (slot * C.cluster + rank) * C.rows; };
 
-  Parts<C> parts = {joined.o,  joined.sums, slice * width, C.rows * statistics(C.merge),
-                    C.cluster, true};
+  Parts parts = {joined.o,  joined.sums, slice * width, C.rows * statistics(C.merge),
+                 C.cluster, true};
   bool is_last = clusters == 1;
   for (;;) {
-#pragma unroll 1
-    for (int i = begin + threadIdx.x; i < end; i += 32 * C.warps) {
-      const RowVector<C> at(i);
+    for_each_vector<C, 32>(begin, end, [&](const LaneVector& at) {
       const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, at.row);
-      const i64 element = parts.is_shared ? (i - begin) * width : at.row * C.dim_v + at.dim;
-      Statistics all = join_statistics(parts, at.row);
-      if (is_last) all = with_sink<C>(args, all, row.q_head);
-      const float4 o = join_vectors(parts, at.row, element, all);
+      const i64 in_block = at.row * C.dim_v + at.dim;
+      const int own_index = at.is_used ? at.index - begin : 0;
+      const PartsRow<C> source = {parts, parts.count, at.row,
+                                  parts.is_shared ? own_index * width : in_block};
+      float4 o[1];
+      const Statistics all = sum_partials<C>(source, o, [&](const Statistics& keys) {
+        return is_last ? with_sink<C>(args, keys, row.q_head) : keys;
+      });
+      if (!at.is_used) return;
       if (!is_last) {
-        store_partial<C>(args, own_slot * C.rows * C.dim_v + at.row * C.dim_v + at.dim, o);
-        if (at.dim == 0 || i == begin) {
+        store_partial<C>(args, own_slot * C.rows * C.dim_v + in_block, o[0]);
+        if (at.dim == 0 || at.index == begin) {
           store_statistics<C.merge>(args.partials, sums_row(own_slot) + at.row, all);
         }
       } else if (row.exists) {
-        store_finished<C>(args, finished_row<C>(args, piece.row, piece.batch_row, row), at.dim, o,
-                          all);
+        store_finished<C>(args, finished_row<C>(args, piece.row, piece.batch_row, row), at.dim,
+                          o[0], all);
       }
-    }
+    });
     if (is_last ||
         !arrive_last(args.arrivals + piece.sequence * C.cluster + rank, clusters, flag)) {
       return;

@@ -5,6 +5,7 @@
 #include "finish.cuh"
 #include "partition.cuh"
 #include "stream_order.cuh"
+#include "sum_partials.cuh"
 
 namespace splitkv {
 
@@ -13,16 +14,18 @@ template <const Config& C>
 struct ReducedRow {
   using Vector = RowVector<C>;
   static constexpr int vectors = ceil_div(Vector::a_row, 32);
+  static constexpr bool fits_a_warp = false;
 
   const LaunchArgs& args;
   const Slots& slots;
+  i32 count;
   int row_in_block;
   int lane;
 
   // Of `piece`; beyond the last, of no keys.
   __device__ Statistics statistics_of(i32 piece) const {
-    return piece < slots.pieces ? load_statistics<C>(args, slots(piece) * C.rows + row_in_block)
-                                : empty_statistics();
+    return piece < count ? load_statistics<C>(args, slots(piece) * C.rows + row_in_block)
+                         : empty_statistics();
   }
 
   // The lane's vector j of `piece`.
@@ -32,57 +35,14 @@ struct ReducedRow {
     const bool inside = Vector::a_row % 32 == 0 || dim < C.dim_v;
     return load_partial<C>(args, slot_row * C.dim_v + (inside ? dim : 0));
   }
-
-  // `first_own`: of the pieces below 32, lane l's of piece l.
-  __device__ Statistics join_all(const Statistics& first_own, i32 q_head) const {
-    Statistics all = join_over_warp(first_own);
-#pragma unroll 1
-    for (i32 base = 32; base < slots.pieces; base += 32) {
-      all = join(all, join_over_warp(statistics_of(base + lane)));
-    }
-    return with_sink<C>(args, all, q_head);
-  }
 };
 
-// The sum of all partials, in slot order, whatever order they arrived in.
+// sum_partials in a kernel of its own, which has registers for loads that run ahead of the sums:
+// the first partials are on their way while the statistics are joined. They come in two groups; of
+// a group that has any, those beyond the last are the last again, with share 0.
 template <const Config& C>
-__device__ inline Statistics sum_partials(const ReducedRow<C>& row, i32 q_head,
-                                          float4 (&o)[ReducedRow<C>::vectors]) {
-  const Statistics first_own = row.statistics_of(row.lane);
-  const Statistics all = row.join_all(first_own, q_head);
-  const float unit = row_unit(all);
-  const float start = initial_sum(all);
-#pragma unroll
-  for (float4& four : o) four = {start, start, start, start};
-#pragma unroll 1
-  for (i32 base = 0; base < row.slots.pieces; base += 32) {
-    const Statistics own = base == 0 ? first_own : row.statistics_of(base + row.lane);
-    const float shares = share_of(own, all, unit);
-    // Partials have their loads in flight together; beyond the last, its own with share 0.
-    constexpr int at_once = larger(8 / ReducedRow<C>::vectors, 2);
-    const i32 count = smaller(32, row.slots.pieces - base);
-#pragma unroll 1
-    for (i32 first = 0; first < count; first += at_once) {
-#pragma unroll
-      for (i32 i = first; i < first + at_once; ++i) {
-        const float share = __shfl_sync(all_lanes, shares, i);
-        const i32 piece = base + smaller(i, count - 1);
-#pragma unroll
-        for (int j = 0; j < ReducedRow<C>::vectors; ++j) {
-          add_vector<C>(o[j], share, row.vector_of(piece, j));
-        }
-      }
-    }
-  }
-  return all;
-}
-
-// The same in a kernel of its own, which has registers for loads that run ahead of the sums: the
-// first partials are on their way while the statistics are joined. They come in two groups; of a
-// group that has any, those beyond the last are the last again, with share 0.
-template <const Config& C>
-__device__ inline Statistics sum_partials_ahead(const ReducedRow<C>& row, i32 q_head,
-                                                float4 (&o)[ReducedRow<C>::vectors]) {
+__device__ inline Statistics sum_partials_ahead(const ReducedRow<C>& row,
+                                                float4 (&o)[ReducedRow<C>::vectors], i32 q_head) {
   constexpr int vectors = ReducedRow<C>::vectors;
   constexpr int group = vectors == 1 ? 8 : vectors == 2 ? 4 : 2;
   constexpr int at_once = 2 * group;
@@ -93,25 +53,25 @@ __device__ inline Statistics sum_partials_ahead(const ReducedRow<C>& row, i32 q_
   float unit = 0.0f;
   float shares = 0.0f;
 #pragma unroll 1
-  for (i32 first = -at_once; first < row.slots.pieces; first += at_once) {
+  for (i32 first = -at_once; first < row.count; first += at_once) {
     if (first > 0 && first % 32 == 0) own = row.statistics_of(first + row.lane);
     if (first >= 0 && first % 32 == 0) shares = share_of(own, all, unit);
 #pragma unroll
     for (i32 i = 0; i < at_once; ++i) {
-      if (first < 0 || first + i / group * group >= row.slots.pieces) break;
+      if (first < 0 || first + i / group * group >= row.count) break;
       const float share = __shfl_sync(all_lanes, shares, first % 32 + i);
 #pragma unroll
       for (int j = 0; j < vectors; ++j) add_vector<C>(o[j], share, values[i][j]);
     }
 #pragma unroll
     for (i32 i = 0; i < at_once; ++i) {
-      if (first + at_once + i / group * group >= row.slots.pieces) break;
-      const i32 piece = smaller(first + at_once + i, row.slots.pieces - 1);
+      if (first + at_once + i / group * group >= row.count) break;
+      const i32 piece = smaller(first + at_once + i, row.count - 1);
 #pragma unroll
       for (int j = 0; j < vectors; ++j) values[i][j] = row.vector_of(piece, j);
     }
     if (first >= 0) continue;
-    all = row.join_all(own, q_head);
+    all = with_sink<C>(row.args, join_all(row, own), q_head);
     unit = row_unit(all);
     const float start = initial_sum(all);
 #pragma unroll
@@ -125,13 +85,14 @@ __device__ inline Statistics sum_partials_ahead(const ReducedRow<C>& row, i32 q_
 template <const Config& C>
 __device__ inline void reduce_row(const LaunchArgs& args, const Slots& slots,
                                   const FinishedRow& place, int row_in_block, int lane) {
-  const ReducedRow<C> row = {args, slots, row_in_block, lane};
+  const ReducedRow<C> row = {args, slots, slots.pieces, row_in_block, lane};
   float4 o[ReducedRow<C>::vectors];
   Statistics all;
   if constexpr (C.reduce == Reduce::kernel) {
-    all = sum_partials_ahead<C>(row, place.q_head, o);
+    all = sum_partials_ahead<C>(row, o, place.q_head);
   } else {
-    all = sum_partials<C>(row, place.q_head, o);
+    all = sum_partials<C>(
+        row, o, [&](const Statistics& keys) { return with_sink<C>(args, keys, place.q_head); });
   }
 #pragma unroll
   for (int j = 0; j < ReducedRow<C>::vectors; ++j) {

@@ -40,6 +40,11 @@ __host__ __device__ constexpr T larger(T a, T b) {
 
 __host__ __device__ constexpr i32 ceil_div(i32 a, i32 b) { return (a + b - 1) / b; }
 
+// The least power of two that is not below `count`.
+__host__ __device__ constexpr i32 power_of_two(i32 count) {
+  return count <= 1 ? 1 : 2 * power_of_two(ceil_div(count, 2));
+}
+
 // floor(a / b) and what remains, for b above 0 and any a.
 template <class T>
 __host__ __device__ constexpr T floor_div(T a, T b) {

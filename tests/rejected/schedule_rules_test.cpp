@@ -130,6 +130,7 @@ std::vector<Case> cases_of_launches() {
        "splits=8"},
       {"splits_are_whole_clusters", kPlain, "splits=1024 cluster=3", kGpu, "splits", "1024",
        "splits=1023"},
+      {"clusters_fit_a_warp", kPlain, "splits=132 cluster=4", kGpu, "splits", "132", "splits=128"},
       {"tensor_loads_bring_whole_steps", kPlain, "family=simt stages=1 loads=tensor", kGpu, "loads",
        "tensor", "loads=copy"},
       {"tensor_loads_bring_whole_steps", kPlain, kMmaTensor, "cuda:sm_89", "loads", "tensor",
