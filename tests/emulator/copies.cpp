@@ -1,6 +1,7 @@
 // Copies that run beside the arithmetic. What they bring is read when they are asked for, and lies
 // there no sooner than a wait says that it must: until then there is poison.
 #include <cstring>
+#include <utility>
 
 #include "tests/emulator/machine.hpp"
 #include "tests/emulator/tensor_map.hpp"
@@ -11,8 +12,7 @@ namespace {
 constexpr u8 kPoison = 0xff;
 
 void land(const PendingCopy& copy) {
-  std::memcpy(shared_at("an asynchronous copy", copy.to, u32(copy.bytes.size())), copy.bytes.data(),
-              copy.bytes.size());
+  std::memcpy(shared_at("an asynchronous copy", copy.to, copy.count), copy.bytes, copy.count);
 }
 
 // What lies in shared memory in place of a barrier, which nothing else may write.
@@ -37,7 +37,7 @@ void settle(Mbarrier& barrier) {
   if (barrier.pending > 0) return;
   for (const PendingCopy& copy : barrier.copies) {
     land(copy);
-    barrier.bytes -= (long long)(copy.bytes.size());
+    barrier.bytes -= copy.count;
   }
   barrier.copies.clear();
   if (barrier.bytes != 0) return;
@@ -56,20 +56,21 @@ std::string state_of(const Mbarrier& barrier) {
 
 void copy_async(u32 to, u64 from, u32 bytes, u32 bytes_read) {
   u8* place = shared_at("cp.async", to, bytes);
-  if (bytes_read > bytes) fault(FaultKind::launch, "cp.async reads %u of %u bytes", bytes_read, bytes);
+  if (bytes > sizeof(PendingCopy::bytes) || bytes_read > bytes)
+    fault(FaultKind::launch, "cp.async reads %u of %u bytes", bytes_read, bytes);
   check_aligned("cp.async", from, bytes);
-  PendingCopy copy{to, std::vector<u8>(bytes)};
-  std::memcpy(copy.bytes.data(), reinterpret_cast<const void*>(from), bytes_read);
+  PendingCopy copy{to, bytes};
+  std::memcpy(copy.bytes, reinterpret_cast<const void*>(from), bytes_read);
   std::memset(place, kPoison, bytes);
-  self().copies.back().push_back(std::move(copy));
+  self().uncommitted.push_back(copy);
 }
 
-void commit_copies() { self().copies.emplace_back(); }
+void commit_copies() { self().groups.push_back(std::exchange(self().uncommitted, {})); }
 
 void wait_copies(u32 pending) {
-  auto& groups = self().copies;
-  if (groups.size() <= pending + 1) return;
-  const size_t done = groups.size() - 1 - pending;
+  auto& groups = self().groups;
+  if (groups.size() <= pending) return;
+  const size_t done = groups.size() - pending;
   for (size_t i = 0; i < done; ++i) {
     for (const PendingCopy& copy : groups[i]) land(copy);
   }
@@ -128,7 +129,9 @@ void copy_tensor(u32 to, u64 map_address, const int* at, u32 dimensions, u32 bar
   for (u32 byte = 0; byte < box.size(); byte += 16) {
     const u32 place = swizzled(to + byte, map.swizzle_bytes);
     std::memset(shared_at("cp.async.bulk.tensor", place, 16), kPoison, 16);
-    barrier.copies.push_back({place, {box.begin() + byte, box.begin() + byte + 16}});
+    PendingCopy copy{place, 16};
+    std::memcpy(copy.bytes, box.data() + byte, 16);
+    barrier.copies.push_back(copy);
   }
   if (!barrier.waiting.empty()) settle(barrier);
 }

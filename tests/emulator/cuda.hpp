@@ -119,8 +119,9 @@ T shuffled(const char* instruction, u32 mask, T value, u32 source) {
 }  // namespace emulator
 
 template <class T>
-T __shfl_sync(unsigned mask, T value, int source) {
-  return ::emulator::shuffled("__shfl_sync", mask, value, unsigned(source) % 32);
+T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
+  const unsigned first = ::emulator::lane() / unsigned(width) * unsigned(width);
+  return ::emulator::shuffled("__shfl_sync", mask, value, first + unsigned(source) % unsigned(width));
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int with) {

@@ -2,6 +2,7 @@
 // nothing, since every kernel that is compiled includes it.
 #pragma once
 
+#pragma GCC visibility push(default)  // kernels find them in the stand-in for libcuda
 namespace emulator {
 
 using u8 = unsigned char;
@@ -83,3 +84,4 @@ bool wait_mbarrier(u32 address, u32 parity);
 void copy_tensor(u32 to, u64 map, const int* at, u32 dimensions, u32 barrier);
 
 }  // namespace emulator
+#pragma GCC visibility pop

@@ -10,13 +10,17 @@
 namespace emulator {
 namespace {
 
-thread_local std::vector<CUcontext> contexts;
+// Both outlive whatever else the thread destroys when it ends: kernels may be unloaded then.
+constexpr int kMostContexts = 16;
+thread_local CUcontext contexts[kMostContexts];
+thread_local int context_count = 0;
 
 struct ErrorText {
   const char* name;
   std::string text;
 };
-thread_local std::map<CUresult, ErrorText> errors = {
+using Errors = std::map<CUresult, ErrorText>;
+const Errors kErrors = {
     {kSuccess, {"CUDA_SUCCESS", "no error"}},
     {kInvalidValue, {"CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
     {kOutOfMemory, {"CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}},
@@ -31,6 +35,11 @@ thread_local std::map<CUresult, ErrorText> errors = {
     {int(FaultKind::misaligned), {"CUDA_ERROR_MISALIGNED_ADDRESS", ""}},
     {int(FaultKind::launch), {"CUDA_ERROR_LAUNCH_FAILED", ""}},
 };
+
+Errors& errors() {
+  thread_local auto* own = new Errors(kErrors);
+  return *own;
+}
 
 CUcontext the_context() {
   static int context;
@@ -60,12 +69,12 @@ CUresult not_supported(const std::string& what) {
   return kNotSupported;
 }
 
-CUresult needs_context() { return contexts.empty() ? kInvalidContext : kSuccess; }
+CUresult needs_context() { return context_count == 0 ? CUresult(kInvalidContext) : kSuccess; }
 
 CUresult result_of(const Fault& fault) {
   if (fault.kind == 0) return kSuccess;
   std::fprintf(stderr, "emulated device: %s\n", fault.text.c_str());
-  errors[fault.kind].text = fault.text;
+  errors()[fault.kind].text = fault.text;
   return fault.kind;
 }
 
@@ -87,15 +96,15 @@ EMULATED CUresult cuDriverGetVersion(int* version) {
 }
 
 EMULATED CUresult cuGetErrorName(CUresult result, const char** name) {
-  const auto known = errors.find(result);
-  if (known == errors.end()) return kInvalidValue;
+  const auto known = errors().find(result);
+  if (known == errors().end()) return kInvalidValue;
   *name = known->second.name;
   return kSuccess;
 }
 
 EMULATED CUresult cuGetErrorString(CUresult result, const char** text) {
-  const auto known = errors.find(result);
-  if (known == errors.end()) return kInvalidValue;
+  const auto known = errors().find(result);
+  if (known == errors().end()) return kInvalidValue;
   *text = known->second.text.c_str();
   return kSuccess;
 }
@@ -131,19 +140,18 @@ EMULATED CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
 EMULATED CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return kSuccess; }
 
 EMULATED CUresult cuCtxGetCurrent(CUcontext* context) {
-  *context = contexts.empty() ? nullptr : contexts.back();
+  *context = context_count == 0 ? nullptr : contexts[context_count - 1];
   return kSuccess;
 }
 
 EMULATED CUresult cuCtxPushCurrent_v2(CUcontext context) {
-  if (context != the_context()) return kInvalidContext;
-  contexts.push_back(context);
+  if (context != the_context() || context_count == kMostContexts) return kInvalidContext;
+  contexts[context_count++] = context;
   return kSuccess;
 }
 
 EMULATED CUresult cuCtxPopCurrent_v2(CUcontext* context) {
-  if (contexts.empty()) return kInvalidContext;
-  *context = contexts.back();
-  contexts.pop_back();
+  if (context_count == 0) return kInvalidContext;
+  *context = contexts[--context_count];
   return kSuccess;
 }

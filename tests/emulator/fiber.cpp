@@ -34,8 +34,8 @@ emulator_switch:
 namespace emulator {
 namespace {
 
-constexpr size_t kGuardBytes = 4096;
-constexpr size_t kStackBytes = 124 * 1024;
+constexpr size_t kGuardBytes = 64 * 1024;
+constexpr size_t kStackBytes = 128 * 1024;
 constexpr size_t kSavedRegisters = 6;
 
 std::vector<char*>& stacks() {

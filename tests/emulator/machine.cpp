@@ -80,7 +80,6 @@ std::unique_ptr<Block> make_block(u32 rank, Index index, u32 first_fiber) {
     lane.warp->number = i / 32;
     lane.warp->lanes = &block->lanes[i / 32 * 32];
     lane.warp->runnable |= lane.bit();
-    lane.copies.resize(1);
     lane.stack_pointer = start_of_fiber(first_fiber + i, &fiber_main);
   }
   return block;
@@ -102,7 +101,7 @@ std::string describe_like_first(const Warp& warp, u32& lanes) {
   lanes &= ~alike;
   char text[64];
   std::snprintf(text, sizeof(text), "lanes %08x wait for ", alike);
-  return text + what;
+  return std::string(text) += what;
 }
 
 std::string describe_warp(const Block& block, const Warp& warp) {
@@ -201,8 +200,6 @@ Fault run_kernel(const LaunchRequest& request, void** parameters) {
   machine.blocks.clear();
   return machine.fault;
 }
-
-Lane& self() { return static_cast<Lane&>(*current); }
 
 Block& block_of_rank(u32 rank) {
   if (rank >= machine.blocks.size())

@@ -17,8 +17,9 @@ struct Warp;
 // Bytes on their way into shared memory: read when they are asked for, written when a wait says
 // that they have to be there.
 struct PendingCopy {
-  u32 to;
-  std::vector<u8> bytes;
+  u32 to = 0;
+  u32 count = 0;
+  u8 bytes[16] = {};
 };
 
 struct Lane : Thread {
@@ -32,8 +33,8 @@ struct Lane : Thread {
   u32 meeting_mask = 0;
   void* brings = nullptr;     // to the meeting
   u64 cluster_arrivals = 0;   // at the cluster's barrier
-  // Groups of cp.async; the last is not committed yet.
-  std::vector<std::vector<PendingCopy>> copies;
+  std::vector<PendingCopy> uncommitted;  // cp.async
+  std::vector<std::vector<PendingCopy>> groups;
 
   u32 bit() const { return 1u << number; }
 };
@@ -102,7 +103,7 @@ Fault run_kernel(const LaunchRequest& request, void** parameters);
 
 // ---- for the files that implement device_api.hpp
 
-Lane& self();
+inline Lane& self() { return static_cast<Lane&>(*current); }
 Block& block_of_rank(u32 rank);  // faults where the cluster has none
 u32 cluster_size();
 u32 cluster_threads();

@@ -12,6 +12,7 @@
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
 #include "tests/mutation/planted.hpp"
+#include "tests/numeric/test_device.hpp"
 
 namespace splitkv {
 namespace {
@@ -45,7 +46,9 @@ void expect_all_caught(const std::string& device, std::span<const Mutant> mutant
   for (const char* part : {"merge", "mask", "tail", "partition"})
     EXPECT_TRUE(parts.contains(part)) << part;
   EXPECT_GE(mutants.size(), 12u);
-  std::printf("%zu faults planted on %s\n", mutants.size(), device.c_str());
+  const bool is_test_device = device == testing_support::test_device();
+  std::printf("%zu faults planted on %s\n", mutants.size(),
+              is_test_device ? testing_support::test_device_name().c_str() : device.c_str());
 }
 
 // Needs no GPU: an edit of a template that a fault no longer fits shows here.
