@@ -26,12 +26,9 @@ std::string unquoted(std::string_view literals) {
 
 // The type that a constraint's register has.
 std::string type_of(const std::string& constraint) {
-  static const std::map<char, std::string> types = {{'r', "::emulator::u32"},
-                                                    {'l', "::emulator::u64"},
-                                                    {'h', "::emulator::u16"},
-                                                    {'f', "float"},
-                                                    {'d', "double"},
-                                                    {'n', "int"}};
+  static const std::map<char, std::string> types = {
+      {'r', "::emulator::u32"}, {'l', "::emulator::u64"}, {'h', "::emulator::u16"},
+      {'f', "float"},           {'d', "double"},          {'n', "int"}};
   const auto type = types.find(constraint.back());
   if (type == types.end()) throw CannotTranslate{"unknown constraint of asm: " + constraint};
   return type->second;
@@ -84,14 +81,11 @@ std::string operand_of(const std::string& text) {
 
 // ".reg .pred p, q"
 std::string declare_registers(const std::string& statement) {
-  static const std::map<std::string, std::string> types = {{".pred", "bool"},
-                                                           {".b16", "::emulator::u16"},
-                                                           {".u16", "::emulator::u16"},
-                                                           {".b32", "::emulator::u32"},
-                                                           {".u32", "::emulator::u32"},
-                                                           {".b64", "::emulator::u64"},
-                                                           {".u64", "::emulator::u64"},
-                                                           {".f32", "float"}};
+  static const std::map<std::string, std::string> types = {
+      {".pred", "bool"},           {".b16", "::emulator::u16"},
+      {".u16", "::emulator::u16"}, {".b32", "::emulator::u32"},
+      {".u32", "::emulator::u32"}, {".b64", "::emulator::u64"},
+      {".u64", "::emulator::u64"}, {".f32", "float"}};
   const std::string rest = trimmed(statement.substr(4));
   const size_t space = rest.find(' ');
   const auto type = types.find(rest.substr(0, space));

@@ -98,9 +98,7 @@ inline unsigned __ballot_sync(unsigned mask, int vote) {
   return ::emulator::ballot(mask, vote != 0);
 }
 inline int __any_sync(unsigned mask, int vote) { return ::emulator::ballot(mask, vote != 0) != 0; }
-inline int __all_sync(unsigned mask, int vote) {
-  return ::emulator::ballot(mask, vote == 0) == 0;
-}
+inline int __all_sync(unsigned mask, int vote) { return ::emulator::ballot(mask, vote == 0) == 0; }
 
 namespace emulator {
 
@@ -121,7 +119,8 @@ T shuffled(const char* instruction, u32 mask, T value, u32 source) {
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
   const unsigned first = ::emulator::lane() / unsigned(width) * unsigned(width);
-  return ::emulator::shuffled("__shfl_sync", mask, value, first + unsigned(source) % unsigned(width));
+  return ::emulator::shuffled("__shfl_sync", mask, value,
+                              first + unsigned(source) % unsigned(width));
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int with) {

@@ -87,7 +87,7 @@ EMULATED CUresult cuInit(unsigned) {
   Dl_info here;
   dladdr(reinterpret_cast<void*>(&cuInit), &here);
   return dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL) != nullptr ? kSuccess
-                                                                               : kNotSupported;
+                                                                                 : kNotSupported;
 }
 
 EMULATED CUresult cuDriverGetVersion(int* version) {

@@ -8,7 +8,7 @@
 namespace splitkv::testing_support {
 
 struct SmallKernel {
-  std::string body;     // sees `float* out`, `const float* in` and `float shared[]`
+  std::string body;  // sees `float* out`, `const float* in` and `float shared[]`
   unsigned threads = 32;
   unsigned shared_floats = 64;
   std::vector<float> in = std::vector<float>(64, 1.0f);

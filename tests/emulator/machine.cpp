@@ -107,11 +107,10 @@ std::string describe_like_first(const Warp& warp, u32& lanes) {
 std::string describe_warp(const Block& block, const Warp& warp) {
   u32 waiting = 0, ended = 0;
   const u32 count = std::min(32u, u32(block.lanes.size()) - warp.number * 32);
-  for (u32 lane = 0; lane < count; ++lane)
-    (warp.lanes[lane].ended ? ended : waiting) |= 1u << lane;
+  for (u32 lane = 0; lane < count; ++lane) (warp.lanes[lane].ended ? ended : waiting) |= 1u << lane;
   if (waiting == 0) return "";
-  std::string text = "\n  block " + std::to_string(block.index.x) + " warp " +
-                     std::to_string(warp.number) + ":";
+  std::string text =
+      "\n  block " + std::to_string(block.index.x) + " warp " + std::to_string(warp.number) + ":";
   while (waiting != 0) text += " " + describe_like_first(warp, waiting) + ";";
   if (ended != 0) text += " others have ended;";
   return text;
@@ -150,17 +149,17 @@ u32 live_threads() {
   return live;
 }
 
+// Always the first warp that can run: a block goes on alone for as long as it can.
 void run_blocks() {
   const std::vector<Warp*> warps = warps_in_order();
+  const auto can_run = [](const Warp* warp) { return warp->runnable != 0; };
   while (machine.fault.kind == 0 && live_threads() > 0) {
-    bool ran = false;
-    for (Warp* warp : warps) {
-      if (warp->runnable == 0) continue;
-      ran = true;
-      run_warp(*warp);
-      if (machine.fault.kind != 0) return;
+    const auto next = std::find_if(warps.begin(), warps.end(), can_run);
+    if (next == warps.end()) {
+      report_deadlock();
+    } else {
+      run_warp(**next);
     }
-    if (!ran) report_deadlock();
   }
   for (const auto& block : machine.blocks) {
     const std::string overrun = overrun_of(*block);
@@ -178,8 +177,8 @@ void run_cluster(u32 first_block) {
   machine.blocks.clear();
   machine.barrier = {};
   for (u32 rank = 0; rank < request.entry->cluster; ++rank) {
-    machine.blocks.push_back(make_block(rank, index_of(first_block + rank, request.grid),
-                                        rank * request.block.count()));
+    machine.blocks.push_back(
+        make_block(rank, index_of(first_block + rank, request.grid), rank * request.block.count()));
   }
   place_shared_memory(machine.blocks, request.shared_bytes, request.entry->shared_alignment);
   run_blocks();

@@ -31,8 +31,9 @@ struct Lane : Thread {
   std::string waits_for;     // where it waits for anything but a meeting of its warp
   const char* meeting = "";  // the instruction in which it waits for lanes of its warp
   u32 meeting_mask = 0;
-  void* brings = nullptr;     // to the meeting
-  u64 cluster_arrivals = 0;   // at the cluster's barrier
+  void* brings = nullptr;                // to the meeting
+  bool waits_for_cluster = false;        // has arrived at its barrier
+  u64 cluster_arrivals = 0;              // at the cluster's barrier
   std::vector<PendingCopy> uncommitted;  // cp.async
   std::vector<std::vector<PendingCopy>> groups;
 
@@ -77,9 +78,9 @@ struct Block {
 
 struct ClusterBarrier {
   u64 phase = 0;
-  u32 arrived = 0;         // in this phase
-  u32 ended = 0;           // threads that will not arrive in it
-  u32 ended_later = 0;     // that did arrive, and then ended
+  u32 arrived = 0;      // in this phase
+  u32 ended = 0;        // threads that will not arrive in it
+  u32 ended_later = 0;  // that did arrive, and then ended
   std::vector<Lane*> waiting;
 };
 

@@ -2,6 +2,7 @@
 #include "tests/emulator/meetings.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace emulator {
 namespace {
@@ -140,7 +141,7 @@ void complete_cluster_phase() {
 
 void arrive_at_cluster() {
   ClusterBarrier& barrier = cluster_barrier();
-  if (self().cluster_arrivals > barrier.phase)
+  if (std::exchange(self().waits_for_cluster, true))
     fault(FaultKind::launch, "barrier.cluster.arrive twice without a wait");
   ++self().cluster_arrivals;
   ++barrier.arrived;
@@ -149,7 +150,7 @@ void arrive_at_cluster() {
 
 void wait_for_cluster() {
   ClusterBarrier& barrier = cluster_barrier();
-  if (self().cluster_arrivals == 0)
+  if (!std::exchange(self().waits_for_cluster, false))
     fault(FaultKind::launch, "barrier.cluster.wait without an arrive");
   if (barrier.phase >= self().cluster_arrivals) return;
   barrier.waiting.push_back(&self());

@@ -61,9 +61,9 @@ class Workplace {
   fs::path path_;
 };
 
-// Like a GPU, kernels contract products and sums. Most are compiled to run once or twice, so that it is
-// the compiler's time that counts: -O1 takes half as much again, and libraries take longer to link
-// than to find what is in the process anyway.
+// Like a GPU, kernels contract products and sums. Most are compiled to run once or twice, so that
+// it is the compiler's time that counts: -O1 takes half as much again, and libraries take longer to
+// link than to find what is in the process anyway.
 std::string command_of(const Workplace& place) {
   const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return std::string(EMULATOR_COMPILER) + " -std=c++20 -Og -fPIC -shared -nostdlib -w " +

@@ -114,8 +114,7 @@ inline void select(const char*, u32& to, u32 yes, u32 no, bool condition) {
 template <bool Bf16>
 void multiply(const char*, const Group<float, 4>& d, const Group<const u32, 4>& a,
               const Group<const u32, 2>& b, const Group<float, 4>& c) {
-  multiply_16x8x16(Bf16, d.items, {a[0], a[1], a[2], a[3]}, {b[0], b[1]},
-                   {c[0], c[1], c[2], c[3]});
+  multiply_16x8x16(Bf16, d.items, {a[0], a[1], a[2], a[3]}, {b[0], b[1]}, {c[0], c[1], c[2], c[3]});
 }
 
 template <bool Transposed, u32 N>

@@ -25,8 +25,7 @@ std::string test_device_name() {
   if (!test_device().starts_with("cuda")) return test_device();
   const auto driver = cuda::driver();
   char name[64] = "";
-  const bool named =
-      driver && (*driver)->cuDeviceGetName(name, sizeof(name), 0) == cuda::kSuccess;
+  const bool named = driver && (*driver)->cuDeviceGetName(name, sizeof(name), 0) == cuda::kSuccess;
   if (named && std::string_view(name).starts_with("emulated")) return "emulated " + test_device();
 #endif
   return test_device();
