@@ -12,6 +12,7 @@
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
 #include "tests/mutation/planted.hpp"
+#include "tests/numeric/test_device.hpp"
 
 namespace splitkv {
 namespace {
@@ -45,13 +46,14 @@ void expect_all_caught(const std::string& device, std::span<const Mutant> mutant
   for (const char* part : {"merge", "mask", "tail", "partition"})
     EXPECT_TRUE(parts.contains(part)) << part;
   EXPECT_GE(mutants.size(), 12u);
-  std::printf("%zu faults planted on %s\n", mutants.size(), device.c_str());
+  const bool is_test_device = device == testing_support::test_device();
+  std::printf("%zu faults planted on %s\n", mutants.size(),
+              is_test_device ? testing_support::test_device_name().c_str() : device.c_str());
 }
 
-// Needs no GPU: an edit of a template that a fault no longer fits shows here.
-TEST(Mutation, EveryFaultOfCudaFitsOnePlaceOfTheEmittedSource) {
+void expect_to_fit(std::span<const Mutant> mutants) {
   const Target target = *parse_target("cuda:sm_90a");
-  for (const Mutant& mutant : testing_support::cuda_mutants()) {
+  for (const Mutant& mutant : mutants) {
     SCOPED_TRACE(mutant.name);
     const auto problem = parse_problem(mutant.setting.problem);
     const auto schedule = parse_schedule(mutant.setting.schedule);
@@ -62,6 +64,12 @@ TEST(Mutation, EveryFaultOfCudaFitsOnePlaceOfTheEmittedSource) {
     const Outcome planted = testing_support::plant(source, mutant.from, mutant.to);
     EXPECT_TRUE(planted.ok()) << planted.error().message;
   }
+}
+
+// Needs no GPU: an edit of a template that a fault no longer fits shows here.
+TEST(Mutation, EveryFaultOfCudaFitsOnePlaceOfTheEmittedSource) {
+  expect_to_fit(testing_support::cuda_mutants());
+  expect_to_fit(testing_support::race_mutants());
 }
 
 TEST(Mutation, EveryFaultPlantedInLlvmIrIsCaught) {
@@ -78,6 +86,24 @@ TEST(Mutation, EveryFaultPlantedInCudaSourceIsCaught) {
     GTEST_SKIP() << "SPLITKV_TEST_DEVICE names no GPU";
   }
   expect_all_caught(device, testing_support::cuda_mutants());
+}
+
+// What the emulated device reports, a deadlock perhaps, is noticed too; what its compiler refuses
+// proves nothing.
+TEST(Mutation, EveryRacePlantedInCudaSourceIsNoticed) {
+  const std::string device = testing_support::test_device_name();
+  if (!device.starts_with("emulated")) {
+    GTEST_SKIP() << "on " << device << " a race may give the right result";
+  }
+  Planter planter(testing_support::test_device());
+  for (const Mutant& mutant : testing_support::race_mutants()) {
+    SCOPED_TRACE(mutant.name);
+    const auto planted = planter.run(mutant.setting, mutant.from, mutant.to);
+    EXPECT_EQ(planted.failure.find("refused the source"), std::string::npos) << planted.failure;
+    EXPECT_FALSE(planted.right) << "not noticed";
+    std::printf("  %s  %-9s %s\n", planted.right ? "MISSED" : "caught", mutant.part, mutant.name);
+  }
+  std::printf("%zu races planted on %s\n", testing_support::race_mutants().size(), device.c_str());
 }
 
 }  // namespace

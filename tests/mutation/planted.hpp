@@ -32,6 +32,8 @@ struct Mutant {
 
 std::span<const Mutant> cuda_mutants();
 std::span<const Mutant> llvm_mutants();
+// Of CUDA source, where only the emulated device shows them reliably.
+std::span<const Mutant> race_mutants();
 
 // Puts `to` for `from` in emitted source, as Mutant says. An error says how often it stands there.
 Outcome plant(KernelSource& source, const std::string& from, const std::string& to);

@@ -71,7 +71,7 @@ void print_tally(const Tally& tally) {
   std::printf(
       "%d cases on %s, %d with two or more non-empty partials, worst error %.2f of its "
       "limit\n",
-      tally.cases, test_device().c_str(), tally.several_pieces, tally.worst);
+      tally.cases, testing_support::test_device_name().c_str(), tally.several_pieces, tally.worst);
   for (const auto& [value, times] : tally.drawn) std::printf("  %s: %d\n", value.c_str(), times);
 }
 

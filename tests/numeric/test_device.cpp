@@ -5,6 +5,9 @@
 #include <cstdlib>
 
 #include "compiler/text.hpp"
+#ifdef SPLITKV_HAS_CUDA
+#include "runtime/cuda/symbols.hpp"
+#endif
 #include "runtime/splitkv.hpp"
 #include "tools/splitkv/choices.hpp"
 #include "tools/splitkv/partials.hpp"
@@ -15,6 +18,17 @@ namespace splitkv::testing_support {
 std::string test_device() {
   const char* device = std::getenv("SPLITKV_TEST_DEVICE");
   return device != nullptr ? device : "cpu";
+}
+
+std::string test_device_name() {
+#ifdef SPLITKV_HAS_CUDA
+  if (!test_device().starts_with("cuda")) return test_device();
+  const auto driver = cuda::driver();
+  char name[64] = "";
+  const bool named = driver && (*driver)->cuDeviceGetName(name, sizeof(name), 0) == cuda::kSuccess;
+  if (named && std::string_view(name).starts_with("emulated")) return "emulated " + test_device();
+#endif
+  return test_device();
 }
 
 Target test_target() {

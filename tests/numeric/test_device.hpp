@@ -16,6 +16,9 @@ namespace splitkv::testing_support {
 // SPLITKV_TEST_DEVICE: "cpu" (default), "cpu:x86-64-v2", "cuda:0", ...
 std::string test_device();
 
+// The same for what tests print: "emulated cuda:0" where no GPU is behind it.
+std::string test_device_name();
+
 // A target to draw schedules for: legal on it is legal on the device. A GPU's own; without the
 // device it names, the test fails. On the CPU one that every host has.
 Target test_target();
