@@ -111,7 +111,11 @@ std::string describe_warp(const Block& block, const Warp& warp) {
   if (waiting == 0) return "";
   std::string text =
       "\n  block " + std::to_string(block.index.x) + " warp " + std::to_string(warp.number) + ":";
-  while (waiting != 0) text += " " + describe_like_first(warp, waiting) + ";";
+  while (waiting != 0) {
+    text += ' ';
+    text += describe_like_first(warp, waiting);
+    text += ';';
+  }
   if (ended != 0) text += " others have ended;";
   return text;
 }
