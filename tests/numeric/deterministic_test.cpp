@@ -69,9 +69,14 @@ TEST_P(DeterministicRow, HasTheSameBitsInEveryBatchAtEveryPlace) {
   Runtime runtime;
   const int32_t length = 777;
   testing_support::expect_right(print(*problem), schedule, {length});
-  const Bits alone = row_at(runtime, *problem, schedule, {length}, 0, 20);
+  const Bits alone =
+      row_at(runtime, *problem, schedule, {length}, 0, testing_support::is_emulated() ? 4 : 20);
   ASSERT_FALSE(alone.out.empty());
-  for (const int batch : {2, 3, 5, 8, 16, 31, 64, 128}) {
+  // The emulated device takes a minute for all of them.
+  const std::vector<int> batches = testing_support::is_emulated()
+                                       ? std::vector<int>{2, 5, 31}
+                                       : std::vector<int>{2, 3, 5, 8, 16, 31, 64, 128};
+  for (const int batch : batches) {
     for (const int64_t place : {int64_t(0), int64_t(batch) / 2, int64_t(batch) - 1}) {
       SCOPED_TRACE(fmt::format("batch {}, place {}", batch, place));
       std::vector<int32_t> lengths(static_cast<size_t>(batch));

@@ -20,16 +20,19 @@ std::string test_device() {
   return device != nullptr ? device : "cpu";
 }
 
-std::string test_device_name() {
+bool is_emulated() {
 #ifdef SPLITKV_HAS_CUDA
-  if (!test_device().starts_with("cuda")) return test_device();
+  if (!test_device().starts_with("cuda")) return false;
   const auto driver = cuda::driver();
   char name[64] = "";
   const bool named = driver && (*driver)->cuDeviceGetName(name, sizeof(name), 0) == cuda::kSuccess;
-  if (named && std::string_view(name).starts_with("emulated")) return "emulated " + test_device();
+  return named && std::string_view(name).starts_with("emulated");
+#else
+  return false;
 #endif
-  return test_device();
 }
+
+std::string test_device_name() { return (is_emulated() ? "emulated " : "") + test_device(); }
 
 Target test_target() {
   if (test_device().starts_with("cpu")) return *parse_target("cpu:x86-64-v3");

@@ -16,6 +16,9 @@ namespace splitkv::testing_support {
 // SPLITKV_TEST_DEVICE: "cpu" (default), "cpu:x86-64-v2", "cuda:0", ...
 std::string test_device();
 
+// Whether tests/emulator stands in for the GPU.
+bool is_emulated();
+
 // The same for what tests print: "emulated cuda:0" where no GPU is behind it.
 std::string test_device_name();
 
