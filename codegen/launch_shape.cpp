@@ -30,13 +30,30 @@ int64_t counters_of_sequence(const Schedule& schedule) {
 
 TensorBox box_of(DType type, int dim, int column_bytes, int heads) {
   const int bytes = size_bytes(type);
+  const int columns = dim * bytes / column_bytes;
   return {.element_bytes = bytes,
           .column = column_bytes / bytes,
-          .columns = dim * bytes / column_bytes,
-          .heads = heads};
+          .columns = columns,
+          .heads = heads,
+          .copied_keys = kMmaStep,
+          .copied_columns = columns};
+}
+
+// Of rows that are read as wgmma reads them.
+TensorBox box_of_tile(DType type, int dim, int heads) {
+  TensorBox box = box_of(type, dim, kWgmmaColumn * size_bytes(type), heads);
+  box.copied_keys = kWgmmaTile;
+  box.copied_columns = columns_of_a_copy(box.columns);
+  return box;
 }
 
 void add_boxes(const Problem& problem, const Schedule& schedule, LaunchShape& shape) {
+  if (schedule.family == Family::wgmma) {
+    shape.k_box = box_of_tile(problem.k_dtype, problem.dim_qk, problem.kv_heads);
+    if (!problem.v_in_k)
+      shape.v_box = box_of_tile(problem.v_dtype, problem.dim_v, problem.kv_heads);
+    return;
+  }
   const MmaShape rows = mma_shape(problem, schedule);
   shape.k_box = box_of(problem.k_dtype, problem.dim_qk, rows.column_k, problem.kv_heads);
   if (problem.v_in_k) return;

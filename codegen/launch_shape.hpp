@@ -53,6 +53,8 @@ struct TensorBox {
   int column = 0;   // elements of a column
   int columns = 0;  // of a row; 0: no tensor map is needed
   int heads = 0;
+  int copied_keys = 0;     // that one copy brings
+  int copied_columns = 0;  // of each of them
 
   bool operator==(const TensorBox&) const = default;
 };

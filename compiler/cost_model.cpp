@@ -61,6 +61,8 @@ int64_t sequences_of(const Step& step, int64_t rows) {
   return rows * step.problem.kv_heads * step.row_blocks;
 }
 
+double warps_of_a_stream(const Step& step) { return step.schedule.warps / streams(step.schedule); }
+
 // ---- how fast -----------------------------------------------------------------------------------
 
 // Time of one warp for 16 keys of the mma family, alone on its scheduler.
@@ -77,6 +79,17 @@ double mma_step_us(const Step& step) {
   return constants.step_us + constants.operand_us * columns;
 }
 
+// Time of a block of the wgmma family for a tile: its products at some 2,048 multiply-adds a cycle,
+// and as long again as a few of them for what no product hides. Set, not fitted: it has not been
+// measured, and no choice without a named family rests on it.
+double wgmma_tile_us(const Step& step) {
+  constexpr double products_a_us = 3.5e6;
+  constexpr double turn_us = 0.4;
+  const double products =
+      double(kWgmmaTile) * kWgmmaTile * (step.problem.dim_qk + step.problem.dim_v);
+  return products / products_a_us + turn_us;
+}
+
 // Bytes a microsecond that one stream alone on its schedulers draws: bound by its arithmetic, or by
 // what it has in flight.
 double stream_rate(const Step& step) {
@@ -86,6 +99,10 @@ double stream_rate(const Step& step) {
     const double us = mma_step_us(step);
     const double bytes = kMmaStep * key_bytes;
     return bytes * std::min(1 / us, step.schedule.stages / (constants.latency_us + us));
+  }
+  if (step.schedule.family == Family::wgmma) {
+    const double us = wgmma_tile_us(step);
+    return step.tile_bytes * std::min(1 / us, step.schedule.stages / (constants.latency_us + us));
   }
   // A lane group takes a key: multiply-adds and conversions of its slices, and of each row some
   // twenty instructions for the sum over lanes and the softmax.
@@ -114,8 +131,9 @@ class Rates {
     const double sms = double(step_.sms);
     const double busy = std::min(sms, count);
     const double warps = step_.schedule.warps * std::max(1.0, count / sms);
-    const double waiting = step_.constants.warp_share * std::max(0.0, warps / 4 - 1);
-    return busy * warps / step_.schedule.row_warps * stream_rate_ / (1 + waiting);
+    const bool shared = step_.schedule.family == Family::wgmma;  // its rate is the whole SM's
+    const double waiting = shared ? 0 : step_.constants.warp_share * std::max(0.0, warps / 4 - 1);
+    return busy * warps / warps_of_a_stream(step_) * stream_rate_ / (1 + waiting);
   }
   double of_memory(double count) const {
     const double crowd = std::max(0.0, count / double(step_.sms) - 1);
@@ -312,7 +330,7 @@ double start_us(const Step& step, const Grid& grid) {
 
 double join_us(const Step& step) {
   const double reads = double(step.schedule.rows) * step.problem.dim_v /
-                       (32 * step.schedule.row_warps);  // of a thread
+                       (32 * warps_of_a_stream(step));  // of a thread
   return step.constants.join_us + step.constants.join_read_us * reads;
 }
 
@@ -348,9 +366,9 @@ int64_t visible_tiles(const Problem& problem, const Schedule& schedule, int64_t 
 
 int64_t block_bytes_in_flight(const Problem& problem, const Schedule& schedule) {
   const int64_t key_bytes = kv_bytes(problem, 1) / problem.kv_heads;
-  const int64_t keys = schedule.family == Family::mma
-                           ? int64_t(kMmaStep) * schedule.stages
-                           : int64_t(32 / lane_shape(problem).lanes) * schedule.unroll;
+  int64_t keys = int64_t(32 / lane_shape(problem).lanes) * schedule.unroll;
+  if (schedule.family == Family::mma) keys = int64_t(kMmaStep) * schedule.stages;
+  if (schedule.family == Family::wgmma) keys = int64_t(kWgmmaTile) * schedule.stages;
   return streams(schedule) * keys * key_bytes;
 }
 

@@ -79,6 +79,30 @@ int compiled_mma_registers(const Problem& problem, const Schedule& schedule, con
   return int(registers);
 }
 
+// Accumulators of half of V's columns, a tile's scores, and about sixty as above.
+int estimate_wgmma_registers(const Problem& problem, const Schedule& schedule) {
+  const int of_a_column = kWgmmaTile * kWgmmaColumn / 128;
+  return (wgmma_shape(problem, schedule).half_v + 1) * of_a_column + 60;
+}
+
+// Shared memory of a block's loop, and of what lies behind all else while it runs.
+struct LoopMemory {
+  int64_t loop_bytes = 0;
+  int64_t barrier_bytes = 0;
+};
+
+LoopMemory loop_memory(const Problem& problem, const Schedule& schedule) {
+  if (schedule.family == Family::mma) {
+    const MmaShape shape = mma_shape(problem, schedule);
+    return {shape.loop_bytes, shape.barrier_bytes};
+  }
+  if (schedule.family == Family::wgmma) {
+    const WgmmaShape shape = wgmma_shape(problem, schedule);
+    return {shape.loop_bytes, shape.barrier_bytes};
+  }
+  return {round_up(int64_t(4) * schedule.rows * problem.dim_qk, 16), 0};
+}
+
 // Blocks an SM holds at once, by each of its four limits.
 int count_blocks_per_sm(const Resources& needs, const Target& target) {
   // The register file is handed out in units of 256 registers a warp, that is 8 a thread; the
@@ -118,19 +142,17 @@ int64_t cluster_join_bytes(const Problem& problem, const Schedule& schedule) {
 
 // The streams of a block join through shared memory: m, l and the accumulators of every row of
 // every stream, in fp32, and 16 bytes in which one thread tells the block what it learned. Before
-// that the query rows lie there, and what the mma family stages.
+// that the query rows lie there, and what the mma and wgmma families stage.
 int64_t split_smem_bytes(const Problem& problem, const Schedule& schedule) {
   if (schedule.family == Family::vector) return 0;
   const int64_t pitch = round_up(problem.dim_v, 16) + 4;
   const int64_t rows = int64_t(schedule.rows) * streams(schedule);
   const int64_t merge_bytes = 4 * rows * pitch + round_up(8 * rows, 16) + 16;
-  const int64_t query_bytes = round_up(int64_t(4) * schedule.rows * problem.dim_qk, 16);
-  const bool mma = schedule.family == Family::mma;
-  const MmaShape shape = mma ? mma_shape(problem, schedule) : MmaShape{};
-  const int64_t own_bytes = std::max(mma ? shape.loop_bytes : query_bytes, merge_bytes);
+  const LoopMemory loop = loop_memory(problem, schedule);
+  const int64_t own_bytes = std::max(loop.loop_bytes, merge_bytes);
   const int64_t join_bytes = cluster_join_bytes(problem, schedule);
-  if (shape.barrier_bytes == 0) return own_bytes + join_bytes;
-  return own_bytes + round_up(join_bytes, int64_t(8)) + shape.barrier_bytes;
+  if (loop.barrier_bytes == 0) return own_bytes + join_bytes;
+  return own_bytes + round_up(join_bytes, int64_t(8)) + loop.barrier_bytes;
 }
 
 Resources resources_of(const Problem& problem, const Schedule& schedule, const Target& target) {
@@ -138,9 +160,13 @@ Resources resources_of(const Problem& problem, const Schedule& schedule, const T
   if (schedule.family == Family::vector) return needs;
   needs.threads_per_block = 32 * schedule.warps;
   needs.smem_bytes = split_smem_bytes(problem, schedule);
-  if (schedule.family == Family::mma) {
-    // The emitted kernel's launch bounds make the compiler fit a block.
-    const int of_a_block = target.registers_per_sm / needs.threads_per_block / 8 * 8;
+  // The emitted kernel's launch bounds make the compiler fit a block.
+  const int of_a_block = target.registers_per_sm / needs.threads_per_block / 8 * 8;
+  if (schedule.family == Family::wgmma) {
+    needs.registers_per_thread = estimate_wgmma_registers(problem, schedule);
+    needs.compiled_registers =
+        std::min({needs.registers_per_thread, of_a_block, kMaxRegistersPerThread});
+  } else if (schedule.family == Family::mma) {
     needs.registers_per_thread = estimate_mma_registers(problem, schedule);
     needs.compiled_registers = std::min(
         {compiled_mma_registers(problem, schedule, target), of_a_block, kMaxRegistersPerThread});

@@ -59,15 +59,39 @@ struct MmaShape {
 };
 MmaShape mma_shape(const Problem& problem, const Schedule& schedule);
 
+// Memory of the wgmma family. Query rows, K and V lie in columns of 64 elements, a column of all
+// rows in one place; so do the weights, 64 x 64 of them, where K has done its part. All sizes are
+// in bytes.
+struct WgmmaShape {
+  int columns_k = 0;          // of a row of K
+  int columns_v = 0;          // of a row of V; 0: they are K's
+  int half_v = 0;             // columns of V that one of the two warp groups multiplies
+  int64_t q_bytes = 0;        // query rows of the block, padded to 64
+  int64_t stage_bytes = 0;    // a tile of K and V, and room for weights where K leaves none
+  int64_t loop_bytes = 0;     // of a block while it walks its keys
+  int64_t barrier_bytes = 0;  // barriers of the stages, and statistics that warp groups exchange
+
+  bool operator==(const WgmmaShape&) const = default;
+};
+WgmmaShape wgmma_shape(const Problem& problem, const Schedule& schedule);
+
 inline constexpr int kMaxRegistersPerThread = 255;
-inline constexpr int kMmaStep = 16;                 // keys a warp takes at once
-inline constexpr int kMaxClusters = 32;             // of a sequence: a lane of a warp each
-inline constexpr int kTensorRowUnit = 64;           // loads=tensor: bytes that divide a row
-inline constexpr int kMaxMmaRows = 64;              // query rows of a warp
+inline constexpr int kMmaStep = 16;        // keys a warp takes at once
+inline constexpr int kMaxClusters = 32;    // of a sequence: a lane of a warp each
+inline constexpr int kTensorRowUnit = 64;  // loads=tensor: bytes that divide a row
+inline constexpr int kMaxMmaRows = 64;     // query rows of a warp
+inline constexpr int kWgmmaTile = 64;      // keys and query rows of a product
+inline constexpr int kWgmmaColumn = 64;    // elements of a column
+inline constexpr int kWgmmaWarps = 8;      // two groups of 4
+inline constexpr int kMaxWgmmaDimV = 512;
 inline constexpr int kMmaAccumulatorColumns = 512;  // panels * dim_v that a warp's registers hold
 
 // Panels of 8 query rows that a warp of the mma family holds.
 int panels_of_a_warp(const Schedule& schedule);
+
+// Columns that one copy by tensor map brings of a row of so many, of the wgmma family: up to 4, so
+// that the first products begin before a tile has come whole.
+int columns_of_a_copy(int columns);
 
 // Query rows that a warp of the mma family can hold; 0 where dim_v is too large for one panel.
 int most_mma_rows(const Problem& problem);

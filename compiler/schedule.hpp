@@ -10,8 +10,9 @@ namespace splitkv {
 
 // simt: CUDA, plain fused multiply-adds, every architecture from sm_80 up.
 // mma: CUDA, tensor cores (m16n8k16 with K as the 16-row operand), 16-bit q, 16-bit or 8-bit K and
-// V. vector: CPU, LLVM vectors.
-enum class Family { simt, mma, vector };
+// V. wgmma: CUDA, products of warp groups (sm_90a alone), one 16-bit type. vector: CPU, LLVM
+// vectors.
+enum class Family { simt, mma, wgmma, vector };
 
 // How the KV tiles of a sequence (one batch row, kv head and row block) are dealt out.
 enum class Partition {
@@ -20,11 +21,11 @@ enum class Partition {
   strided,  // `splits` streams; stream s takes tiles s, s + splits, s + 2 splits, ...
 };
 
-// The way of K and V into shared memory, of the mma family.
+// The way of K and V into shared memory, of the mma family; wgmma takes `tensor` alone.
 enum class Loads {
   copy,    // asynchronous copies of up to 16 bytes, by all lanes: any layout
-  tensor,  // sm_90 and newer: one copy by tensor map a step of 16 keys; the steps at which a row
-           // begins or ends inside are copied as above
+  tensor,  // sm_90 and newer: copies by tensor map of a step of 16 keys, or of a tile (wgmma);
+           // those in which a row begins or ends are copied as above
 };
 
 // Who joins the partials of a sequence.
@@ -41,11 +42,13 @@ struct Schedule {
   int rows = 4;       // query rows (heads of one group) a block holds; a group makes
                       // ceil(group_size / rows) row blocks, each of which reads K and V
   int warps = 4;      // warps a block; each takes its own keys of a tile, or
-                      // shares them with row_warps - 1 others. vector: 1
+                      // shares them with row_warps - 1 others. wgmma: 8, all of which share them.
+                      // vector: 1
   int row_warps = 1;  // mma: warps that take the same keys and divide the block's rows
   int unroll = 4;     // keys whose K and V are in flight at once, per lane group (simt) or loop
-                      // (vector); mma: 1
-  int stages = 1;     // mma: steps of 16 keys whose loads a stream has in flight; others: 1
+                      // (vector); mma, wgmma: 1
+  int stages = 1;     // mma: steps of 16 keys whose loads a stream has in flight; wgmma: tiles;
+                      // others: 1
   Loads loads = Loads::copy;
   Partition partition = Partition::fixed;
   int splits = 1;  // fixed, strided: pieces a sequence; a launch-time value, not in the code
@@ -80,7 +83,9 @@ constexpr bool exchanges_partials(const Schedule& schedule) {
 }
 
 // Warps, or groups of row_warps of them, that take keys of their own.
-constexpr int streams(const Schedule& schedule) { return schedule.warps / schedule.row_warps; }
+constexpr int streams(const Schedule& schedule) {
+  return schedule.family == Family::wgmma ? 1 : schedule.warps / schedule.row_warps;
+}
 
 // Row blocks a group is divided into.
 constexpr int row_blocks(const Problem& problem, const Schedule& schedule) {

@@ -87,6 +87,21 @@ void add_mma_codes(const Problem& problem, const Target& target, RowShape shape,
   }
 }
 
+// As many query rows as a block holds, and as many stages as there is room for, or one or two
+// fewer.
+std::vector<Schedule> wgmma_codes(const Problem& problem, const Target& target) {
+  std::vector<Schedule> codes;
+  Schedule code = {.family = Family::wgmma,
+                   .tile_kv = kWgmmaTile,
+                   .rows = balanced_rows(problem, kWgmmaTile),
+                   .warps = kWgmmaWarps,
+                   .unroll = 1,
+                   .loads = Loads::tensor};
+  for (code.stages = 2; code.stages <= 4; ++code.stages)
+    if (!verify(problem, code, target)) codes.push_back(code);
+  return codes;
+}
+
 // What there is to cut, and where it runs.
 struct Room {
   int64_t sequences = 1;
@@ -189,6 +204,8 @@ int balanced_rows(const Problem& problem, int most) {
 std::vector<Schedule> code_candidates(const Problem& problem, const Target& target,
                                       std::optional<Family> family) {
   std::vector<Schedule> codes;
+  if (family == Family::wgmma) codes = wgmma_codes(problem, target);
+  if (!codes.empty()) return codes;
   if (family != Family::simt && most_mma_rows(problem) > 0) {
     for (RowShape rows : mma_rows(problem))
       for (int warps : {16, 8, 4})

@@ -15,8 +15,9 @@ namespace splitkv {
 
 // Codes of the tensor-core family with four or eight warps and two to four stages (up to sixteen
 // warps where several divide a group's rows), where none of those fits with fewer warps; where the
-// family does not take the problem, or `family` says so, one code of simt. Each verifies on the
-// target, a CUDA one.
+// family does not take the problem, or `family` says so, one code of simt. Those of wgmma, two to
+// four stages, where `family` says so and they take the problem: nothing was measured yet. Each
+// verifies on the target, a CUDA one.
 std::vector<Schedule> code_candidates(const Problem& problem, const Target& target,
                                       std::optional<Family> family);
 

@@ -68,8 +68,24 @@ std::vector<Schedule> launch_options(const Problem& problem, const std::vector<i
   return options;
 }
 
+// Of the wgmma family rows and stages are all there is.
+std::vector<Schedule> wgmma_options(const Problem& problem) {
+  std::vector<Schedule> options;
+  for (int rows : rows_options(problem, kWgmmaTile))
+    for (int stages : {2, 3, 4, 6, 8})
+      options.push_back({.family = Family::wgmma,
+                         .tile_kv = kWgmmaTile,
+                         .rows = rows,
+                         .warps = kWgmmaWarps,
+                         .unroll = 1,
+                         .stages = stages,
+                         .loads = Loads::tensor});
+  return options;
+}
+
 // The blocks' code: rows, tile, warps, and unroll or stages of a family.
 std::vector<Schedule> code_options(const Problem& problem, Family family) {
+  if (family == Family::wgmma) return wgmma_options(problem);
   const bool mma = family == Family::mma;
   const std::vector<int> depths =
       mma ? std::vector<int>{2, 3, 4, 6, 8} : std::vector<int>{1, 2, 4, 8};
@@ -103,7 +119,7 @@ std::vector<Schedule> schedule_space(const Problem& problem, const Target& targe
                                      const std::vector<int>& splits,
                                      const std::vector<int>& blocks) {
   std::vector<Family> families = {Family::vector};
-  if (target.kind == TargetKind::cuda) families = {Family::simt, Family::mma};
+  if (target.kind == TargetKind::cuda) families = {Family::simt, Family::mma, Family::wgmma};
   std::vector<Schedule> space;
   if (verify(problem, target)) return space;
   const std::vector<Schedule> launches = launch_options(problem, splits, blocks);

@@ -19,10 +19,10 @@
 // q, kv, heads and dim are always printed. The leading word `attention` may be left out on parsing;
 // `float32`, `bfloat16`... are not accepted: one spelling each. Expressions: text_expr.hpp.
 //
-// Schedule words: family=simt|mma|vector tile rows warps row_warps unroll stages loads=copy|tensor
-// [copy] partition=fixed|flat|strided splits blocks reduce=kernel|last_block|cluster cluster [1]
-// partials=fp32|bf16 [fp32] merge pdl=on|off [off]. family, tile, rows, partition and (splits or
-// blocks) are always printed.
+// Schedule words: family=simt|mma|wgmma|vector tile rows warps row_warps unroll stages
+// loads=copy|tensor [copy] partition=fixed|flat|strided splits blocks
+// reduce=kernel|last_block|cluster cluster [1] partials=fp32|bf16 [fp32] merge pdl=on|off [off].
+// family, tile, rows, partition and (splits or blocks) are always printed.
 #pragma once
 
 #include <string>
@@ -52,7 +52,7 @@ std::string_view name(Merge merge);          // "auto", "mlo", "lse"
 std::string_view name(Partition partition);  // "fixed", "flat", "strided"
 std::string_view name(Loads loads);          // "copy", "tensor"
 std::string_view name(Reduce reduce);        // "kernel", "last_block", "cluster"
-std::string_view name(Family family);        // "simt", "mma", "vector"
+std::string_view name(Family family);        // "simt", "mma", "wgmma", "vector"
 std::string_view name(LseOutput lse);        // "none", "natural", "base2"
 std::string_view name(Mask mask);            // "causal", "none", "tree"
 std::string_view name(KvScale scale);        // "none", "tensor", "head", "token", "inline"

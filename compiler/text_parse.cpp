@@ -205,9 +205,9 @@ constexpr WordRule<ProblemText> kProblemWords[] = {
 };
 
 constexpr WordRule<Schedule> kScheduleWords[] = {
-    {"family", "simt, mma, vector",
+    {"family", "simt, mma, wgmma, vector",
      [](S& s, Text t) {
-       return read_name(s.family, t, {Family::simt, Family::mma, Family::vector});
+       return read_name(s.family, t, {Family::simt, Family::mma, Family::wgmma, Family::vector});
      }},
     {"tile", "a whole number of keys (tile=64)",
      [](S& s, Text t) { return read_number(s.tile_kv, t); }},
@@ -340,6 +340,24 @@ Outcome read_expression(ScoreExpr& expr, const Problem& problem, Text key, Text 
   return Unit{};
 }
 
+// What belonged to the family of `base` falls with it.
+template <class Given>
+void leave_family(Schedule& schedule, const Schedule& base, const Given& given) {
+  const bool wgmma = schedule.family == Family::wgmma;
+  const bool tensor_cores = wgmma || schedule.family == Family::mma;
+  if (!given("unroll")) schedule.unroll = tensor_cores ? 1 : Schedule{}.unroll;
+  if (!given("stages")) schedule.stages = tensor_cores ? 2 : Schedule{}.stages;
+  if (!given("row_warps")) schedule.row_warps = Schedule{}.row_warps;
+  if (!given("loads")) schedule.loads = wgmma ? Loads::tensor : Schedule{}.loads;
+  if (!given("warps") && schedule.family == Family::vector) schedule.warps = 1;
+  if (wgmma && !given("warps")) schedule.warps = kWgmmaWarps;
+  if (wgmma && !given("tile")) schedule.tile_kv = kWgmmaTile;
+  if (base.family == Family::wgmma && !given("warps") && schedule.family != Family::vector)
+    schedule.warps = Schedule{}.warps;
+  if (base.family == Family::wgmma && !given("rows"))
+    schedule.rows = std::min(schedule.rows, Schedule{}.rows);
+}
+
 // Brings reduce, cluster and partition together where the text leaves one of them to `base`.
 template <class Given>
 void fit_reduce(Schedule& schedule, const Schedule& base, const Given& given) {
@@ -389,15 +407,7 @@ Result<Schedule> parse_schedule(std::string_view text, const Schedule& base) {
   schedule = base;
   const auto again = read_words<Schedule>(schedule, text, "schedule", kScheduleWords);
   if (!again) return again.error();
-  // What belonged to the family of `base` falls with it.
-  if (schedule.family != base.family) {
-    const bool mma = schedule.family == Family::mma;
-    if (!given("unroll")) schedule.unroll = mma ? 1 : Schedule{}.unroll;
-    if (!given("stages")) schedule.stages = mma ? 2 : Schedule{}.stages;
-    if (!given("row_warps")) schedule.row_warps = Schedule{}.row_warps;
-    if (!given("loads")) schedule.loads = Schedule{}.loads;
-    if (!given("warps") && schedule.family == Family::vector) schedule.warps = 1;
-  }
+  if (schedule.family != base.family) leave_family(schedule, base, given);
   // Rows that are named come without warps that divide rows, in as many streams as there were;
   // named warps keep them where they can. Each stream of a tile has keys of its own.
   if (!given("row_warps") && schedule.row_warps > 1 && (given("rows") || given("warps"))) {

@@ -123,6 +123,8 @@ std::string_view name(Family family) {
       return "simt";
     case Family::mma:
       return "mma";
+    case Family::wgmma:
+      return "wgmma";
     case Family::vector:
       return "vector";
   }

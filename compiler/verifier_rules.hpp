@@ -9,6 +9,7 @@
 
 #include "compiler/problem.hpp"
 #include "compiler/result.hpp"
+#include "compiler/schedule.hpp"
 #include "compiler/target.hpp"
 
 namespace splitkv::rules {
@@ -47,5 +48,27 @@ Verdict expression_constants_fit_fp32(const Problem& problem, const Target&);
 Verdict floor_division_is_of_whole_numbers(const Problem& problem, const Target&);
 Verdict whole_numbers_fit_64_bits(const Problem& problem, const Target&);
 Verdict negative_numbers_are_numbers(const Problem& problem, const Target&);
+
+// Rules of what the families of tensor cores take (verifier_tensor_cores.cpp), likewise.
+Verdict mma_takes_16_bit_q(const Problem& problem, const Schedule& schedule, const Target&);
+Verdict mma_takes_k_like_q_or_of_8_bits(const Problem& problem, const Schedule& schedule,
+                                        const Target&);
+Verdict mma_takes_v_of_16_or_8_bits(const Problem& problem, const Schedule& schedule,
+                                    const Target&);
+Verdict mma_copies_words(const Problem& problem, const Schedule& schedule, const Target&);
+Verdict mma_holds_a_row_of_v(const Problem& problem, const Schedule& schedule, const Target&);
+Verdict wgmma_is_of_sm_90a(const Problem& problem, const Schedule& schedule, const Target& target);
+Verdict wgmma_takes_one_16_bit_type(const Problem& problem, const Schedule& schedule,
+                                    const Target& target);
+Verdict wgmma_takes_whole_columns(const Problem& problem, const Schedule& schedule,
+                                  const Target& target);
+Verdict wgmma_holds_a_row_of_v(const Problem& problem, const Schedule& schedule,
+                               const Target& target);
+Verdict wgmma_copies_16_bytes(const Problem& problem, const Schedule& schedule,
+                              const Target& target);
+Verdict wgmma_takes_tiles_of_one_page(const Problem& problem, const Schedule& schedule,
+                                      const Target& target);
+Verdict wgmma_takes_no_scales_of_keys(const Problem& problem, const Schedule& schedule,
+                                      const Target& target);
 
 }  // namespace splitkv::rules

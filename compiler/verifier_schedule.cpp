@@ -22,50 +22,14 @@ Verdict family_runs_on_the_target(const Problem&, const Schedule& schedule, cons
                 cuda ? "family=simt" : "family=vector");
 }
 
-// ---- what tensor cores take ---------------------------------------------------------------------
-
 bool is_mma(const Schedule& schedule) { return schedule.family == Family::mma; }
-
-Verdict refuse_mma(const char* rule, std::string limit) {
-  return refuse(rule, "family", "mma", std::move(limit), "family=simt");
-}
-
-Verdict mma_takes_16_bit_q(const Problem& problem, const Schedule& schedule, const Target&) {
-  if (!is_mma(schedule) || size_bytes(problem.q_dtype) == 2) return {};
-  return refuse_mma(__func__,
-                    fmt::format("takes fp16 and bf16 queries, not q={}", name(problem.q_dtype)));
-}
-
-// Dots multiply two operands of one type: K as it is, or made of 8 bits.
-Verdict mma_takes_k_like_q_or_of_8_bits(const Problem& problem, const Schedule& schedule,
-                                        const Target&) {
-  if (!is_mma(schedule) || problem.k_dtype == problem.q_dtype || size_bytes(problem.k_dtype) == 1)
-    return {};
-  return refuse_mma(__func__, fmt::format("takes K of q's type or of 8 bits, not q={} with k={}",
-                                          name(problem.q_dtype), name(problem.k_dtype)));
-}
-
-Verdict mma_takes_v_of_16_or_8_bits(const Problem& problem, const Schedule& schedule,
-                                    const Target&) {
-  if (!is_mma(schedule) || problem.v_dtype != DType::fp32) return {};
-  return refuse_mma(__func__, "takes V of 16 or 8 bits, not v=fp32");
-}
-
-// Asynchronous copies bring 4, 8 or 16 bytes.
-Verdict mma_copies_words(const Problem& problem, const Schedule& schedule, const Target&) {
-  if (!is_mma(schedule) || problem.align >= 4) return {};
-  return refuse_mma(__func__, fmt::format("copies 4 bytes at least, not align={}", problem.align));
-}
-
-Verdict mma_holds_a_row_of_v(const Problem& problem, const Schedule& schedule, const Target&) {
-  if (!is_mma(schedule) || most_mma_rows(problem) > 0) return {};
-  return refuse_mma(__func__, fmt::format("holds at most {} columns of V, not dim_v={}",
-                                          kMmaAccumulatorColumns, problem.dim_v));
-}
+bool is_wgmma(const Schedule& schedule) { return schedule.family == Family::wgmma; }
 
 // ---- the block ----------------------------------------------------------------------------------
 
 Verdict warps_are_in_range(const Problem&, const Schedule& schedule, const Target&) {
+  if (is_wgmma(schedule))
+    return refuse_outside(__func__, "warps", schedule.warps, kWgmmaWarps, kWgmmaWarps);
   const int most = schedule.family == Family::vector ? 1 : 16;  // a CPU block is one thread
   return refuse_outside(__func__, "warps", schedule.warps, 1, most);
 }
@@ -89,6 +53,8 @@ Verdict row_warps_divide_the_rows(const Problem&, const Schedule& schedule, cons
 }
 
 Verdict tile_is_in_range(const Problem&, const Schedule& schedule, const Target&) {
+  if (is_wgmma(schedule))
+    return refuse_outside(__func__, "tile", schedule.tile_kv, kWgmmaTile, kWgmmaTile);
   return refuse_outside(__func__, "tile", schedule.tile_kv, 8, 1024);
 }
 
@@ -101,20 +67,23 @@ Verdict tile_is_made_of_whole_steps(const Problem&, const Schedule& schedule, co
 }
 
 Verdict rows_are_in_range(const Problem& problem, const Schedule& schedule, const Target&) {
+  if (is_wgmma(schedule)) return refuse_outside(__func__, "rows", schedule.rows, 1, kWgmmaTile);
   const int most = is_mma(schedule) ? most_mma_rows(problem) * schedule.row_warps : 8;
   return refuse_outside(__func__, "rows", schedule.rows, 1, most);
 }
 
 Verdict unroll_is_a_power_of_two_up_to_8(const Problem&, const Schedule& schedule, const Target&) {
   const int unroll = schedule.unroll;
-  if (is_mma(schedule)) return refuse_outside(__func__, "unroll", unroll, 1, 1);
+  if (is_mma(schedule) || is_wgmma(schedule))
+    return refuse_outside(__func__, "unroll", unroll, 1, 1);
   if (unroll == 1 || unroll == 2 || unroll == 4 || unroll == 8) return {};
   return refuse(__func__, "unroll", unroll, "is none of 1, 2, 4, 8",
                 "unroll=1, unroll=2, unroll=4 or unroll=8");
 }
 
 Verdict stages_are_in_range(const Problem&, const Schedule& schedule, const Target&) {
-  if (is_mma(schedule)) return refuse_outside(__func__, "stages", schedule.stages, 2, 8);
+  if (is_mma(schedule) || is_wgmma(schedule))
+    return refuse_outside(__func__, "stages", schedule.stages, 2, 8);
   return refuse_outside(__func__, "stages", schedule.stages, 1, 1);
 }
 
@@ -144,10 +113,16 @@ std::string beyond_tensor_maps(const Problem& problem, const Schedule& schedule,
 
 Verdict tensor_loads_bring_whole_steps(const Problem& problem, const Schedule& schedule,
                                        const Target& target) {
-  if (schedule.loads == Loads::copy) return {};
+  if (schedule.loads == Loads::copy || is_wgmma(schedule)) return {};
   std::string limit = beyond_tensor_maps(problem, schedule, target);
   if (limit.empty()) return {};
   return refuse(__func__, "loads", name(schedule.loads), std::move(limit), "loads=copy");
+}
+
+Verdict wgmma_loads_by_tensor_map(const Problem&, const Schedule& schedule, const Target&) {
+  if (!is_wgmma(schedule) || schedule.loads == Loads::tensor) return {};
+  return refuse(__func__, "loads", name(schedule.loads),
+                "does not bring tiles as family=wgmma reads them", "loads=tensor");
 }
 
 Verdict splits_are_in_range(const Problem&, const Schedule& schedule, const Target&) {
@@ -298,6 +273,21 @@ Verdict registers_fit_the_file(const Problem& problem, const Schedule& schedule,
                 fmt::format("warps={}", warps / schedule.row_warps * schedule.row_warps));
 }
 
+// What a block of the wgmma family can give up: stages, then the cluster's join, then rows.
+std::string fitting_wgmma(const Problem& problem, Schedule fitting, int64_t most) {
+  const auto fits = [&] { return split_smem_bytes(problem, fitting) <= most; };
+  while (fitting.stages > 2 && !fits()) --fitting.stages;
+  const std::string stages = fmt::format("stages={}", fitting.stages);
+  if (fits()) return stages;
+  if (joins_in_clusters(fitting)) {
+    fitting.reduce = Reduce::last_block;
+    fitting.cluster = 1;
+  }
+  if (fits()) return stages + " reduce=last_block cluster=1";
+  while (fitting.rows > 1 && !fits()) --fitting.rows;
+  return fmt::format("{} rows={}", stages, fitting.rows);
+}
+
 // Offers fewer stages, else fewer warps, else fewer rows: what costs least speed first.
 Verdict shared_memory_fits_a_block(const Problem& problem, const Schedule& schedule,
                                    const Target& target) {
@@ -308,6 +298,9 @@ Verdict shared_memory_fits_a_block(const Problem& problem, const Schedule& sched
   if (needed(schedule) <= most) return {};
   const std::string limit =
       fmt::format("needs {} bytes of shared memory, above {}", needed(schedule), most);
+  if (is_wgmma(schedule))
+    return refuse(__func__, "stages", schedule.stages, limit,
+                  fitting_wgmma(problem, schedule, most));
   Schedule fitting = schedule;
   while (is_mma(schedule) && fitting.stages > 2 && needed(fitting) > most) --fitting.stages;
   if (needed(fitting) <= most)
@@ -338,6 +331,13 @@ constexpr ScheduleRule kTable[] = {
     {"mma_takes_v_of_16_or_8_bits", mma_takes_v_of_16_or_8_bits},
     {"mma_copies_words", mma_copies_words},
     {"mma_holds_a_row_of_v", mma_holds_a_row_of_v},
+    {"wgmma_is_of_sm_90a", wgmma_is_of_sm_90a},
+    {"wgmma_takes_one_16_bit_type", wgmma_takes_one_16_bit_type},
+    {"wgmma_takes_whole_columns", wgmma_takes_whole_columns},
+    {"wgmma_holds_a_row_of_v", wgmma_holds_a_row_of_v},
+    {"wgmma_copies_16_bytes", wgmma_copies_16_bytes},
+    {"wgmma_takes_tiles_of_one_page", wgmma_takes_tiles_of_one_page},
+    {"wgmma_takes_no_scales_of_keys", wgmma_takes_no_scales_of_keys},
     {"warps_are_in_range", warps_are_in_range},
     {"row_warps_divide_the_rows", row_warps_divide_the_rows},
     {"tile_is_in_range", tile_is_in_range},
@@ -346,6 +346,7 @@ constexpr ScheduleRule kTable[] = {
     {"unroll_is_a_power_of_two_up_to_8", unroll_is_a_power_of_two_up_to_8},
     {"stages_are_in_range", stages_are_in_range},
     {"tensor_loads_bring_whole_steps", tensor_loads_bring_whole_steps},
+    {"wgmma_loads_by_tensor_map", wgmma_loads_by_tensor_map},
     {"splits_are_in_range", splits_are_in_range},
     {"blocks_are_in_range", blocks_are_in_range},
     {"clusters_are_of_sm_90_and_newer", clusters_are_of_sm_90_and_newer},

@@ -21,7 +21,7 @@ bool names_word(std::string_view text, std::string_view word) {
 
 // Words that name a family are read over what the library would choose of that family.
 std::optional<Family> family_named(std::string_view words) {
-  for (Family family : {Family::simt, Family::mma}) {
+  for (Family family : {Family::simt, Family::mma, Family::wgmma}) {
     if (names_word(words, fmt::format("family={}", name(family)))) return family;
   }
   return std::nullopt;

@@ -84,16 +84,21 @@ std::vector<Schedule> codes_of(const Problem& problem, const Target& target) {
       if (!verify(problem, code, target)) wider.push_back(code);
     }
   }
+  // Products of warp groups for as many rows as they take at once.
+  if (problem.v_in_k) {
+    for (const Schedule& code : code_candidates(problem, target, Family::wgmma))
+      if (code.family == Family::wgmma) wider.push_back(code);
+  }
   for (const Schedule& code : wider) {
     if (std::find(codes.begin(), codes.end(), code) == codes.end()) codes.push_back(code);
   }
   return codes;
 }
 
-// Of partition and reduce: what the cost model may be wrong about as a whole.
-using Kind = std::tuple<Partition, Reduce, int>;
+// Of family, partition and reduce: what the cost model may be wrong about as a whole.
+using Kind = std::tuple<Family, Partition, Reduce, int>;
 Kind kind_of(const Schedule& schedule) {
-  return {schedule.partition, schedule.reduce, schedule.cluster};
+  return {schedule.family, schedule.partition, schedule.reduce, schedule.cluster};
 }
 
 std::vector<Weighed> weighed(const Problem& problem, const TuningPoint& point,

@@ -40,14 +40,14 @@ struct Config {
   int rows;        // query rows a block holds
   int row_blocks;  // blocks of rows that make a group
   int warps;
-  int row_warps;  // mma: warps that take the same keys and divide the rows; they share stages
+  int row_warps;  // warps that take the same keys: of mma those that divide the rows, of wgmma all
   int unroll;     // simt: keys a lane group has in flight
   int lanes;      // simt: lanes of a lane group; together they hold one key
   int vector_k;   // simt: elements one load of K brings
   int vector_v;
   int slice_qk;  // simt: elements of dim_qk that a lane holds, in vectors of vector_k
   int slice_v;
-  int stages;  // mma: steps of 16 keys that a warp has in flight
+  int stages;  // mma: steps of 16 keys that a warp has in flight; wgmma: tiles
   Loads loads;
   int copy_k;  // mma: bytes one copy of K brings
   int copy_v;

@@ -430,10 +430,4 @@ struct PagesAhead {
   }
 };
 
-__device__ inline float load_shared_float(u32 address) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  return value;
-}
-
 }  // namespace splitkv

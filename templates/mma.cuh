@@ -1,15 +1,11 @@
-// Instructions of the tensor-core family: warp matrix products, their operand loads, and copies
-// from global to shared memory that run beside the arithmetic. All exist from sm_80 on.
+// Instructions of the mma family: warp matrix products and their operand loads. All exist from
+// sm_80 on.
 #pragma once
 
 #include "config.cuh"
-#include "types.cuh"
+#include "copy_async.cuh"
 
 namespace splitkv {
-
-__device__ inline u32 shared_address(const void* pointer) {
-  return u32(__cvta_generic_to_shared(pointer));
-}
 
 // d += a b: a is 16 x 16, b 16 x 8, both of fp16 or bf16; d is 16 x 8 in fp32. Lane l with g = l /
 // 4 and t = l % 4 holds d at rows g, g, g + 8, g + 8 and columns 2 t, 2 t + 1, 2 t, 2 t + 1.
@@ -58,30 +54,6 @@ __device__ inline u32 transpose(u32 word) {
   u32 result;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(word));
   return result;
-}
-
-// Copies Bytes (4, 8 or 16, both addresses multiples of it), or writes zeros where `from_memory` is
-// false: then nothing is read.
-template <int Bytes>
-__device__ inline void copy_async(u32 to, const void* from, bool from_memory) {
-  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "a copy brings 4, 8 or 16 bytes");
-  const int bytes = from_memory ? Bytes : 0;
-  if constexpr (Bytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes),
-                 "r"(bytes)
-                 : "memory");
-  }
-}
-
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Until at most `Pending` of the lane's newest groups are under way.
-template <int Pending>
-__device__ inline void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
 }  // namespace splitkv

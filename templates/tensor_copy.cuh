@@ -9,9 +9,9 @@
 
 namespace splitkv {
 
-// By one lane, before anything arrives.
-__device__ inline void start_barrier(u32 barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+// By one lane, before anything arrives: a phase takes so many arrivals.
+__device__ inline void start_barrier(u32 barrier, u32 arrivals = 1) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
 // By one lane, once nobody waits: the place may hold other things.
@@ -30,7 +30,7 @@ __device__ inline void order_before_copies() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Ends a phase of the barrier: at once, or when `bytes` have come.
+// An arrival: at once, or when `bytes` have come.
 __device__ inline void arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -63,6 +63,16 @@ __device__ inline void copy_tensor(u32 to, const TensorMap& map, i32 token, i32 
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3, %2, %4, %5}], [%6];" ::"r"(to),
       "l"(&map), "r"(0), "r"(token), "r"(head), "r"(block), "r"(barrier)
+      : "memory");
+}
+
+// The same of columns from `column` on.
+__device__ inline void copy_columns(u32 to, const TensorMap& map, i32 column, i32 token, i32 head,
+                                    i32 block, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(to),
+      "l"(&map), "r"(0), "r"(token), "r"(column), "r"(head), "r"(block), "r"(barrier)
       : "memory");
 }
 

@@ -77,7 +77,7 @@ void write_config(Writer& out, const Problem& problem, const Schedule& schedule)
   field("rows", schedule.rows);
   field("row_blocks", row_blocks(problem, schedule));
   field("warps", schedule.warps);
-  field("row_warps", schedule.row_warps);
+  field("row_warps", schedule.warps / streams(schedule));
   if (schedule.family == Family::simt) {
     field("unroll", schedule.unroll);
     field("lanes", shape.lanes);
@@ -85,6 +85,8 @@ void write_config(Writer& out, const Problem& problem, const Schedule& schedule)
     field("vector_v", shape.vector_v);
     field("slice_qk", shape.slice_qk);
     field("slice_v", shape.slice_v);
+  } else if (schedule.family == Family::wgmma) {
+    field("stages", schedule.stages);
   } else {
     field("stages", schedule.stages);
     field("loads", fmt::format("Loads::{}", name(schedule.loads)));

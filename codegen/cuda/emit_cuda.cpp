@@ -25,6 +25,7 @@ struct FamilyNames {
 };
 
 FamilyNames names_of(Family family) {
+  if (family == Family::wgmma) return {"split_wgmma.cuh", "split_wgmma", "WgmmaMemory"};
   if (family == Family::mma) return {"split_mma.cuh", "split_mma", "MmaMemory"};
   return {"split_simt.cuh", "split_simt", "SimtMemory"};
 }

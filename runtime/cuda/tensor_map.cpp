@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "compiler/resources.hpp"
-
 namespace splitkv::cuda {
 namespace {
 
@@ -42,7 +40,8 @@ Outcome encode(const Driver& driver, const TensorBox& box, const CacheTensor& te
                             uint64_t(box.heads), kOpenEnd};
   const uint64_t strides[4] = {uint64_t(token), uint64_t(column_bytes), uint64_t(head),
                                uint64_t(block)};
-  const uint32_t step[5] = {uint32_t(box.column), kMmaStep, uint32_t(box.columns), 1, 1};
+  const uint32_t step[5] = {uint32_t(box.column), uint32_t(box.copied_keys),
+                            uint32_t(box.copied_columns), 1, 1};
   const uint32_t every[5] = {1, 1, 1, 1, 1};
   const CUresult result = driver.cuTensorMapEncodeTiled(
       &map, box.element_bytes == 1 ? kTensorUint8 : kTensorUint16, 5,

@@ -107,6 +107,25 @@ const Case newer_cases[] = {
      "family=mma warps=2 tile=32 stages=2 loads=tensor splits=8 reduce=kernel"},
 };
 
+// Products of warp groups: every number of columns, both types, rows of K and V apart and together,
+// and every partition and reduce.
+const Case sm_90a_cases[] = {
+    {"q=bf16 heads=128/1 dim=576/512 v_in_k=on q_rope=64 kv_layout=paged:64:nhd lse=natural",
+     "family=wgmma partition=flat blocks=132 reduce=last_block pdl=on"},
+    {"q=bf16 heads=128/1 dim=576/512 v_in_k=on kv_layout=paged:64:nhd",
+     "family=wgmma splits=8 reduce=kernel"},
+    {"q=fp16 heads=16/1 dim=512 v_in_k=on sink=on query_len=2", "family=wgmma splits=2"},
+    {"q=bf16 heads=128/1 dim=576/512 v_in_k=on kv_layout=paged:128:hnd checked=on query_len=2",
+     "family=wgmma partition=strided splits=4 reduce=last_block merge=lse"},
+    {"q=bf16 heads=32/8 dim=128 lse=natural", "family=wgmma stages=4 splits=8 cluster=8"},
+    {"q=fp16 heads=64/8 dim=64 sink=on window=128", "family=wgmma stages=8 splits=1"},
+    {"q=bf16 heads=32/4 dim=256 softcap=50 query_len=4 ragged=on kv_layout=paged:64:nhd "
+     "page_tables=separate",
+     "family=wgmma stages=2 partition=flat blocks=264 reduce=kernel"},
+    {"q=fp16 heads=32/4 dim=320/192 mask=tree query_len=8 out=partial merge=mlo",
+     "family=wgmma stages=2 splits=4"},
+};
+
 std::string full_schedule(const Problem& problem, const Case& c, const Target& target,
                           Schedule& out) {
   out = default_schedule(problem, {1, 8192}, target).schedule;
@@ -131,6 +150,8 @@ TEST_P(CompileCuda, EveryKernelCompilesWithoutSpillsWithinTheModelsResources) {
   std::vector<Case> known(std::begin(cases), std::end(cases));
   if (compute_capability(*target) >= 90)
     known.insert(known.end(), std::begin(newer_cases), std::end(newer_cases));
+  if (GetParam() == "sm_90a")
+    known.insert(known.end(), std::begin(sm_90a_cases), std::end(sm_90a_cases));
   for (const Case& c : known) {
     SCOPED_TRACE(c.problem);
     const auto problem = parse_problem(c.problem);
@@ -158,6 +179,10 @@ TEST_P(CompileCuda, EveryKernelCompilesWithoutSpillsWithinTheModelsResources) {
     const auto split = std::find_if(entries.begin(), entries.end(),
                                     [](const auto& entry) { return names_split(entry.name); });
     ASSERT_NE(split, entries.end()) << cubin->log;
+    if (schedule.family == Family::wgmma) {
+      EXPECT_EQ(cubin->log.find("are serialized"), std::string::npos) << cubin->log;
+      EXPECT_NEAR(split->registers, model.compiled_registers, 32);
+    }
     if (schedule.family == Family::mma) {
       ++mma_kernels;
       register_errors += std::abs(split->registers - model.compiled_registers);

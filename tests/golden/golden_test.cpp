@@ -53,6 +53,11 @@ const Golden goldens[] = {
      "kv_layout=paged:64:nhd lse=natural",
      "schedule family=mma tile=32 rows=32 warps=8 row_warps=4 unroll=1 stages=2 partition=fixed "
      "splits=8 reduce=kernel"},
+    {"latent_wgmma.cu", "cuda:sm_90a",
+     "attention q=bf16 kv=bf16 heads=128/1 dim=576/512 q_rope=64 v_in_k=on "
+     "kv_layout=paged:64:nhd lse=natural",
+     "schedule family=wgmma tile=64 rows=64 warps=8 unroll=1 stages=2 loads=tensor partition=flat "
+     "blocks=132 reduce=last_block pdl=on"},
     {"every_option_mma.cu", "cuda:sm_90a",
      "attention q=bf16 kv=e4m3 heads=16/2 dim=192/128 query_len=4 kv_layout=paged:16:nhd "
      "page_tables=separate kv_scale=head softcap=30 alibi=on bias=fp16 params=slope:head,t:scalar "

@@ -141,7 +141,8 @@ TEST(ParseErrors, OfAnExpressionNameTheCharacter) {
 TEST(ParseErrors, OfASchedule) {
   const std::vector<Case> cases = {
       {"schedule tiel=64", "tiel=64: schedule has no word \"tiel\"; the closest is tile="},
-      {"family=wgmma", "family=wgmma: the value is not understood; simt, mma, vector would work"},
+      {"family=wmma",
+       "family=wmma: the value is not understood; simt, mma, wgmma, vector would work"},
       {"tile=big",
        "tile=big: the value is not understood; a whole number of keys (tile=64) would work"},
       {"partition=even",

@@ -29,6 +29,7 @@ const std::string kPlain = "q=bf16 heads=32/8 dim=128";
 const std::string kWide = "q=bf16 heads=64/8 dim=256";
 const std::string kMma = "family=mma unroll=1 stages=3 ";
 const std::string kMmaTensor = kMma + "loads=tensor";
+const std::string kWgmma = "family=wgmma ";  // over defaults, so with the words that go with it
 const std::string kGpu = "cuda:sm_90a";
 const std::string kCpu = "cpu:x86-64-v3";
 
@@ -96,6 +97,47 @@ std::vector<Case> cases_of_blocks() {
       {"shared_memory_fits_a_block", "q=bf16 heads=8/1 dim=576/512", kMma + "warps=4", kGpu,
        "warps", "4", "warps=2 stages=2"},
       {"registers_fit_the_file", kWide, "rows=8 unroll=4 warps=12", kGpu, "warps", "12", "warps=8"},
+  };
+}
+
+// Of products of warp groups.
+std::vector<Case> cases_of_wgmma() {
+  const std::string latent = "q=bf16 heads=128/1 dim=576/512 v_in_k=on";
+  return {
+      {"wgmma_is_of_sm_90a", kPlain, kWgmma, "cuda:sm_80", "family", "wgmma", "family=mma"},
+      {"wgmma_is_of_sm_90a", kPlain, kWgmma, "cuda:sm_100a", "family", "wgmma", "family=mma"},
+      {"family_runs_on_the_target", kPlain, kWgmma, kCpu, "family", "wgmma", "family=vector"},
+      {"wgmma_takes_one_16_bit_type", "q=bf16 kv=e4m3 heads=32/8 dim=128", kWgmma, kGpu, "family",
+       "wgmma", "family=mma"},
+      {"wgmma_takes_one_16_bit_type", "q=fp32 heads=32/8 dim=128", kWgmma, kGpu, "family", "wgmma",
+       "family=simt"},
+      {"wgmma_takes_one_16_bit_type", "q=bf16 k=bf16 v=fp16 heads=32/8 dim=128", kWgmma, kGpu,
+       "family", "wgmma", "family=mma"},
+      {"wgmma_takes_whole_columns", "q=bf16 heads=32/8 dim=96", kWgmma, kGpu, "family", "wgmma",
+       "family=mma"},
+      {"wgmma_takes_whole_columns", "q=bf16 heads=32/8 dim=128/96", kWgmma, kGpu, "family", "wgmma",
+       "family=mma"},
+      {"wgmma_holds_a_row_of_v", "q=bf16 heads=8/1 dim=576", kWgmma, kGpu, "family", "wgmma",
+       "family=simt"},
+      {"wgmma_copies_16_bytes", kPlain + " align=8", kWgmma, kGpu, "family", "wgmma", "family=mma"},
+      {"wgmma_takes_tiles_of_one_page", kPlain + " kv_layout=paged:16:nhd", kWgmma, kGpu, "family",
+       "wgmma", "family=mma"},
+      {"wgmma_takes_no_scales_of_keys", kPlain + " k_scale=token", kWgmma, kGpu, "family", "wgmma",
+       "family=mma"},
+      {"wgmma_loads_by_tensor_map", kPlain, kWgmma + "loads=copy", kGpu, "loads", "copy",
+       "loads=tensor"},
+      {"warps_are_in_range", kPlain, kWgmma + "warps=4", kGpu, "warps", "4", "warps=8"},
+      {"row_warps_divide_the_rows", kPlain, kWgmma + "row_warps=2", kGpu, "row_warps", "2",
+       "row_warps=1"},
+      {"tile_is_in_range", kPlain, kWgmma + "tile=128", kGpu, "tile", "128", "tile=64"},
+      {"rows_are_in_range", latent, kWgmma + "rows=65", kGpu, "rows", "65", "rows=64"},
+      {"unroll_is_a_power_of_two_up_to_8", kPlain, kWgmma + "unroll=2", kGpu, "unroll", "2",
+       "unroll=1"},
+      {"stages_are_in_range", kPlain, kWgmma + "stages=1", kGpu, "stages", "1", "stages=2"},
+      {"shared_memory_fits_a_block", latent, kWgmma + "rows=64 stages=3", kGpu, "stages", "3",
+       "stages=2"},
+      {"shared_memory_fits_a_block", latent, kWgmma + "rows=64 splits=8 cluster=8", kGpu, "stages",
+       "2", "stages=2 reduce=last_block cluster=1"},
   };
 }
 
@@ -171,6 +213,7 @@ std::vector<Case> cases_of_launches() {
 const std::vector<Case>& cases() {
   static const std::vector<Case> list = [] {
     std::vector<Case> all = cases_of_blocks();
+    for (const Case& c : cases_of_wgmma()) all.push_back(c);
     for (const Case& c : cases_of_launches()) all.push_back(c);
     return all;
   }();

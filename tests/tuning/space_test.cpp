@@ -59,6 +59,20 @@ TEST(TuningSpace, HoldsEveryKindOfPartitionAndReduceThatIsWeighed) {
   EXPECT_GE(kinds.size(), 7u);
 }
 
+TEST(TuningSpace, OfLatentAttentionHoldsProductsOfWarpGroups) {
+  const auto families = [](const char* problem, const char* target) {
+    std::set<Family> found;
+    for (const Schedule& schedule :
+         tuning_candidates(*parse_problem(problem), {8, 8192}, *parse_target(target), 40))
+      found.insert(schedule.family);
+    return found;
+  };
+  const char* latent = "q=bf16 heads=128/1 dim=576/512 v_in_k=on kv_layout=paged:64:nhd";
+  EXPECT_EQ(families(latent, "cuda:sm_90a"), (std::set<Family>{Family::mma, Family::wgmma}));
+  EXPECT_EQ(families(latent, "cuda:sm_100a"), (std::set<Family>{Family::mma}));
+  EXPECT_EQ(families("q=bf16 heads=32/8 dim=128", "cuda:sm_90a"), (std::set<Family>{Family::mma}));
+}
+
 TEST(TuningPoint, RaggedRowsAreFewLongOnesAmongShortOnes) {
   const auto lengths = lengths_of({16, 8192, RowLengths::ragged});
   ASSERT_EQ(lengths.size(), 16u);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/problem.hpp"
+#include "compiler/resources.hpp"
 #include "compiler/schedule.hpp"
 #include "compiler/target.hpp"
 #include "compiler/verifier.hpp"
@@ -187,7 +188,8 @@ inline Target random_target(Engine& engine) {
 // Any values of the right kind, not necessarily legal.
 inline Schedule any_schedule(Engine& engine) {
   Schedule schedule;
-  schedule.family = one_of<Family>(engine, {Family::simt, Family::mma, Family::vector});
+  schedule.family =
+      one_of<Family>(engine, {Family::simt, Family::mma, Family::wgmma, Family::vector});
   schedule.tile_kv = between(engine, 1, 300);
   schedule.rows = between(engine, 1, 10);
   schedule.warps = between(engine, 1, 17);
@@ -221,6 +223,15 @@ inline Schedule random_schedule(Engine& engine, const Problem& problem, const Ta
       schedule.rows = between(engine, 1, 64);
       schedule.unroll = 1;
       schedule.stages = between(engine, 2, 4);
+    }
+    if (target.arch == "sm_90a" && between(engine, 0, 4) == 0) {
+      schedule.family = Family::wgmma;
+      schedule.tile_kv = kWgmmaTile;
+      schedule.rows = between(engine, 1, kWgmmaTile);
+      schedule.warps = kWgmmaWarps;
+      schedule.row_warps = schedule.unroll = 1;
+      schedule.stages = between(engine, 2, 8);
+      schedule.loads = Loads::tensor;
     }
     if (schedule.family == Family::vector) schedule.warps = 1;
     if (schedule.reduce == Reduce::cluster) {

@@ -120,6 +120,37 @@ TEST(MmaShape, OfVWithinKHasNoRowsOfV) {
   EXPECT_EQ(most_mma_rows(problem_of("q=bf16 heads=1 dim=120")), 32);
 }
 
+TEST(WgmmaShape, HoldsQueriesAndTwoTilesOfLatentRows) {
+  const Problem mla = problem_of("q=bf16 heads=128/1 dim=576/512 v_in_k=on");
+  const Schedule schedule = schedule_of("family=wgmma rows=64");
+  const WgmmaShape shape = wgmma_shape(mla, schedule);
+  EXPECT_EQ(shape.half_v, 4);
+  EXPECT_EQ(shape.q_bytes, 64 * 576 * 2);
+  EXPECT_EQ(shape.stage_bytes, 64 * 576 * 2);  // weights take the last column's place
+  EXPECT_EQ(shape.loop_bytes, 3 * 64 * 576 * 2);
+  EXPECT_EQ(shape.barrier_bytes, 2 * (3 + 1) * 8 + 3 * 64 * 4);
+  const Resources needs = resources_of(mla, schedule, h200());
+  EXPECT_EQ(needs.smem_bytes, shape.loop_bytes + shape.barrier_bytes);
+  EXPECT_EQ(needs.threads_per_block, 256);
+  EXPECT_EQ(needs.blocks_per_sm, 1);
+}
+
+TEST(WgmmaShape, HasRoomForWeightsWhereKLeavesNone) {
+  const Schedule schedule = schedule_of("family=wgmma stages=3");
+  const auto stage = [&](std::string_view words) {
+    return wgmma_shape(problem_of(words), schedule).stage_bytes / (64 * 128);
+  };
+  EXPECT_EQ(stage("q=bf16 heads=1 dim=128 v_in_k=on"), 3);
+  EXPECT_EQ(stage("q=bf16 heads=1 dim=128/64 v_in_k=on"), 2);
+  EXPECT_EQ(stage("q=bf16 heads=1 dim=128"), 4);
+}
+
+TEST(WgmmaShape, CopiesEquallyManyColumnsAtOnce) {
+  std::vector<int> copied;
+  for (int columns = 1; columns <= 9; ++columns) copied.push_back(columns_of_a_copy(columns));
+  EXPECT_EQ(copied, (std::vector<int>{1, 2, 3, 4, 1, 3, 1, 4, 3}));
+}
+
 TEST(Resources, SharedMemoryIsTheMergeBufferOfTheWarps) {
   const Resources needs = resources_of(problem_of("q=bf16 heads=32/8 dim=128"),
                                        schedule_of("rows=4 warps=4 splits=8"), h200());

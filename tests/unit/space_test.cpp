@@ -46,7 +46,7 @@ TEST(Space, SpansEveryPartitionReduceAndMergeThatTheProblemLeavesOpen) {
   std::set<int> rows;
   for (const Schedule& schedule : open) rows.insert(schedule.rows);
   EXPECT_EQ(rows, (std::set<int>{1, 2, 4}));
-  for (Family family : {Family::simt, Family::mma})
+  for (Family family : {Family::simt, Family::mma, Family::wgmma})
     EXPECT_GT(count(open, [&](const Schedule& s) { return s.family == family; }), 0);
   const auto fp32 = schedule_space(problem_of("q=fp32 heads=32/8 dim=128"), target, {1}, {1});
   EXPECT_EQ(count(fp32, [](const Schedule& s) { return s.family == Family::mma; }), 0);

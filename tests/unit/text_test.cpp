@@ -199,6 +199,13 @@ TEST(Text, AnotherFamilyBringsWhatItNeedsUnlessTheTextSaysIt) {
   EXPECT_EQ(simt.stages, 1);
   EXPECT_EQ(simt.tile_kv, 128);
   EXPECT_EQ(parse_schedule("family=vector", mma).value().warps, 1);
+  const Schedule wgmma = parse_schedule("family=wgmma", mma).value();
+  EXPECT_EQ(print(wgmma),
+            "schedule family=wgmma tile=64 rows=4 warps=8 unroll=1 stages=2 loads=tensor "
+            "partition=fixed splits=1");
+  EXPECT_EQ(parse_schedule("family=wgmma tile=128 loads=copy", mma).value().loads, Loads::copy);
+  EXPECT_EQ(print(parse_schedule("family=mma", wgmma).value()),
+            "schedule family=mma tile=64 rows=4 unroll=1 stages=2 partition=fixed splits=1");
   EXPECT_EQ(parse_schedule("family=mma splits=2", mma).value().stages, 2);
 }
 

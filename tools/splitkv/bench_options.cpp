@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -206,11 +207,11 @@ std::vector<Variant> sweep_variants(const Problem& problem, const Target& target
   blocks.push_back(std::max(1, target.sm_count / 8 * 8));
   std::vector<Schedule> space =
       schedule_space(problem, target, {1, 2, 4, 8, 16, 32, 64, 128}, blocks);
-  const bool takes_mma = std::any_of(space.begin(), space.end(), [](const Schedule& schedule) {
-    return schedule.family == Family::mma;
-  });
-  if (takes_mma) {
-    std::erase_if(space, [](const Schedule& schedule) { return schedule.family != Family::mma; });
+  const auto on_tensor_cores = [](const Schedule& schedule) {
+    return schedule.family == Family::mma || schedule.family == Family::wgmma;
+  };
+  if (std::any_of(space.begin(), space.end(), on_tensor_cores)) {
+    std::erase_if(space, std::not_fn(on_tensor_cores));
   }
   std::vector<size_t> order(space.size());
   std::iota(order.begin(), order.end(), size_t(0));

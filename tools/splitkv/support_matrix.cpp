@@ -7,6 +7,7 @@
 #include <sstream>
 #include <vector>
 
+#include "compiler/resources.hpp"
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
 
@@ -117,7 +118,11 @@ Schedule smallest_schedule(Family family) {
   Schedule schedule;
   schedule.family = family;
   schedule.rows = schedule.warps = schedule.unroll = 1;
-  if (family == Family::mma) schedule.stages = 2;
+  if (family == Family::mma || family == Family::wgmma) schedule.stages = 2;
+  if (family == Family::wgmma) {
+    schedule.warps = kWgmmaWarps;
+    schedule.loads = Loads::tensor;
+  }
   return schedule;
 }
 
@@ -125,6 +130,7 @@ std::string cell(const Problem& problem, const Target& target) {
   if (const auto refusal = verify(problem, target)) return fmt::format("no: `{}`", refusal->rule);
   std::vector<Family> families = {Family::vector};
   if (target.kind == TargetKind::cuda) families = {Family::simt, Family::mma};
+  if (target.arch == "sm_90a") families.push_back(Family::wgmma);
   std::string taken, refused;
   for (Family family : families) {
     const auto refusal = verify(problem, smallest_schedule(family), target);
