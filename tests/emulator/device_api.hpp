@@ -71,6 +71,12 @@ void multiply_16x8x16(bool bf16, float* const (&d)[4], const u32 (&a)[4], const 
 void load_matrices(u32 count, bool transposed, u32* const* words, u32 address);
 u32 transpose_matrix(u32 word);
 
+// ---- products of warp groups, which run beside the arithmetic; a and b as descriptors
+void begin_group_products();
+void multiply_64_rows(bool bf16, u32 columns, bool turned_b, float* const* d, u64 a, u64 b);
+void commit_group_products();
+void wait_group_products(u32 pending);
+
 // ---- copies that run beside the arithmetic
 void copy_async(u32 to, u64 from, u32 bytes, u32 bytes_read);
 void commit_copies();

@@ -53,6 +53,13 @@ constexpr Instruction kInstructions[] = {
     {"ldmatrix.sync.aligned.m8n8.x#.trans.shared.b16", "load_matrices<true, #>"},
     {"movmatrix.sync.aligned.m8n8.trans.b16", "transpose"},
 
+    {"setp.eq.u32", "equals"},
+    {"wgmma.fence.sync.aligned", "begin_group_products"},
+    {"wgmma.mma_async.sync.aligned.m64n#k16.f32.bf16.bf16", "multiply_in_group<true, #>"},
+    {"wgmma.mma_async.sync.aligned.m64n#k16.f32.f16.f16", "multiply_in_group<false, #>"},
+    {"wgmma.commit_group.sync.aligned", "commit_group_products"},
+    {"wgmma.wait_group.sync.aligned", "wait_group_products"},
+
     {"bar.sync", "meet_at_barrier"},
     {"bar.arrive", "arrive_at_barrier"},
     {"barrier.cluster.arrive.release.aligned", "cluster_arrive"},

@@ -22,6 +22,15 @@ struct PendingCopy {
   u8 bytes[16] = {};
 };
 
+// A product of a warp group: read and written when a wait says that it has to be there.
+struct GroupProduct {
+  bool bf16 = false;
+  bool turned_b = false;
+  u64 a = 0;
+  u64 b = 0;
+  std::vector<float*> d;
+};
+
 struct Lane : Thread {
   Block* own_block = nullptr;
   Warp* warp = nullptr;
@@ -36,6 +45,9 @@ struct Lane : Thread {
   u64 cluster_arrivals = 0;              // at the cluster's barrier
   std::vector<PendingCopy> uncommitted;  // cp.async
   std::vector<std::vector<PendingCopy>> groups;
+  bool began_products = false;  // of warp groups
+  std::vector<GroupProduct> uncommitted_products;
+  std::vector<std::vector<GroupProduct>> products;
 
   u32 bit() const { return 1u << number; }
 };

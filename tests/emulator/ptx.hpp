@@ -124,6 +124,22 @@ void load_matrices(const char*, const Group<u32, N>& to, u32 address) {
 
 inline void transpose(const char*, u32& to, u32 word) { to = transpose_matrix(word); }
 
+inline void equals(const char*, bool& yes, u32 a, u32 b) { yes = a == b; }
+
+// d += a b; b lies turned where the last operand says so.
+template <bool Bf16, u32 Columns>
+void multiply_in_group(const char* name, const Group<float, Columns / 2>& d, u64 a, u64 b,
+                       bool adds, int sign_a, int sign_b, int turned_a, int turned_b) {
+  if (!adds || sign_a != 1 || sign_b != 1 || turned_a != 0)
+    fault(FaultKind::launch, "%s in a form that is not emulated", name);
+  multiply_64_rows(Bf16, Columns, turned_b != 0, d.items, a, b);
+}
+inline void begin_group_products(const char*) { emulator::begin_group_products(); }
+inline void commit_group_products(const char*) { emulator::commit_group_products(); }
+inline void wait_group_products(const char*, u32 pending) {
+  emulator::wait_group_products(pending);
+}
+
 // ---- barriers and order
 
 inline void meet_at_barrier(const char*, u32 barrier, u32 threads) { sync_block(barrier, threads); }
