@@ -108,6 +108,26 @@ const Setting mma_row_warps = {
     "splits=3 reduce=kernel",
     {0, 1, 17, 100, 259}};
 
+// Products of warp groups: rows of K whose first columns are V, of more columns than one group
+// holds, in blocks that begin in the middle of a row; and K and V apart. A last tile is not full.
+const Setting wgmma_latent = {
+    "attention q=bf16 kv=bf16 heads=20/1 dim=192/128 q_rope=64 v_in_k=on kv_layout=paged:64:nhd "
+    "lse=natural merge=mlo",
+    "schedule family=wgmma tile=64 rows=20 warps=8 unroll=1 stages=2 loads=tensor partition=flat "
+    "blocks=3 reduce=last_block",
+    {0, 1, 64, 200, 459}};
+const Setting wgmma_window = {
+    "attention q=fp16 kv=fp16 heads=8/2 dim=128 query_len=2 window=300 lse=natural",
+    "schedule family=wgmma tile=64 rows=8 warps=8 unroll=1 stages=3 loads=tensor partition=fixed "
+    "splits=1 reduce=kernel",
+    {2, 17, 100, 459, 700}};
+// Of 2300 keys a block takes 36 tiles.
+const Setting wgmma_long = {
+    "attention q=bf16 kv=bf16 heads=4/1 dim=64 kv_layout=paged:64:nhd lse=natural",
+    "schedule family=wgmma tile=64 rows=4 warps=8 unroll=1 stages=2 loads=tensor partition=fixed "
+    "splits=1 reduce=kernel",
+    {1, 700, 2300}};
+
 const Mutant mutants[] = {
     {"a weight of an empty partial computed from inf - inf", "merge", fixed_mlo,
      "return exp2(m - finite_top(top));", "return exp2(m - top);"},
@@ -264,6 +284,62 @@ const Mutant mutants[] = {
      "C.page_size == 0 ? 0 : i32(at.k_block)"},
     {"columns of a row taken from one place", "load", tensor_flat,
      "step / steps * (step_keys * Column)", "0"},
+    {"wgmma: the second group's values of the first's columns", "walk", wgmma_latent,
+     "index == 0 ? 0 : Shape::columns_v - Shape::half_v", "0"},
+    {"wgmma: V read as if it were K", "walk", wgmma_latent, "multiply_group<C.v_dtype, true>",
+     "multiply_group<C.v_dtype, false>"},
+    {"wgmma: values of one key for sixteen", "walk", wgmma_latent, "step * 16 * column_pitch",
+     "step * column_pitch"},
+    {"wgmma: weights of the first 16 keys for all", "walk", wgmma_latent,
+     "moved(weights, step * 32)", "weights"},
+    {"wgmma: the first column of K for all", "walk", wgmma_latent,
+     "multiply_group<C.q_dtype, false>(scores, moved(q, bytes), moved(k, bytes))",
+     "multiply_group<C.q_dtype, false>(scores, moved(q, bytes), moved(k, bytes % column_bytes))"},
+    {"wgmma: queries stored as if their rows were not turned", "walk", wgmma_latent,
+     "turned<column_pitch>(r, chunk % 8 * 16)", "(r * column_pitch + chunk % 8 * 16)"},
+    {"wgmma: weights stored as if their rows were not turned", "walk", wgmma_latent,
+     "turned<column_pitch>(row, i / 4 * 16 + 4 * t)", "(row * column_pitch + i / 4 * 16 + 4 * t)"},
+    {"wgmma: weights in place of V", "walk", wgmma_latent, "weights_offset = own_v ? 0 : v_bytes",
+     "weights_offset = 0"},
+    {"wgmma: accumulators not moved to a new maximum", "merge", wgmma_latent,
+     "acc[i] *= factors[i / 2 % 2]", "acc[i] *= 1.0f"},
+    {"wgmma: sums not moved to a new maximum", "merge", wgmma_latent, "l[r] *= factors[r];", ""},
+    {"wgmma: maxima of two lanes of four", "merge", wgmma_latent,
+     "for (int offset = 1; offset < 4; offset *= 2) {\n      top",
+     "for (int offset = 1; offset < 2; offset *= 2) {\n      top"},
+    {"wgmma: maxima of the group's own tiles alone", "merge", wgmma_latent,
+     "const u32 row = (group.index ^ 1) * column_rows",
+     "const u32 row = group.index * column_rows"},
+    {"wgmma: sums of the first group alone", "merge", wgmma_latent,
+     "group.l[r] + load_shared_float(at.sums + 4 * row)", "group.l[r]"},
+    {"wgmma: weights that nobody waits for", "order", wgmma_latent, "group.await_weights();", ""},
+    {"wgmma: a stage that one group gives up for both", "order", wgmma_latent,
+     "is_filled ? 1 : C.warps", "is_filled ? 1 : C.warps / 2"},
+    {"wgmma: products begun before their columns came", "order", wgmma_latent,
+     "wait_phase(ring.filled(at.barriers, column / Shape::copied_k), ring.parity);", ""},
+    {"wgmma: scores read before their products ended", "order", wgmma_latent,
+     "multiply_keys(at, ring, scores);\n  wait_products<0>();",
+     "multiply_keys(at, ring, scores);\n  wait_products<1>();"},
+    {"wgmma: weights written while other warps multiply what they replace", "order", wgmma_window,
+     "group.sync();  // all its warps' products", "// all its warps' products"},
+    {"wgmma: rounds of the ring begun anew with each piece", "order", wgmma_latent,
+     "ring = ring.after(loader.tiles.count);", "ring = Ring<C>{0, 0};"},
+    {"wgmma: a tile in which the row ends copied whole", "load", wgmma_latent,
+     "key + tile_keys <= end_key", "key < end_key"},
+    {"wgmma: a tile in which the window begins taken for whole", "load", wgmma_window,
+     "key >= first_key && key + tile_keys", "key + tile_keys > first_key && key + tile_keys"},
+    {"wgmma: keys beyond the end take part", "tail", wgmma_window,
+     "return u32(key - first_key) < u32(end_key - first_key);",
+     "return u32(key - first_key) <= u32(end_key - first_key);"},
+    {"wgmma: lanes' copies as if their rows were not turned", "load", wgmma_window,
+     "chunk / 8 * column_bytes + turned<column_pitch>(row, chunk % 8 * 16)",
+     "chunk / 8 * column_bytes + row * column_pitch + chunk % 8 * 16"},
+    {"wgmma: every copy of the first columns", "load", wgmma_latent,
+     "args.k_map, part * Shape::copied_k", "args.k_map, 0 * Shape::copied_k"},
+    {"wgmma: keys of the first head for all", "load", wgmma_window, "i32(at.token), kv_head,",
+     "i32(at.token), 0,"},
+    {"wgmma: pages of 32 tiles kept for those after them", "walk", wgmma_long, "pages = further;",
+     ""},
     {"clusters: four elements of bf16 partials of which the last is the third", "cluster",
      clusters_bf16, "element<C.partial_dtype>(raw, 3)", "element<C.partial_dtype>(raw, 2)"},
 };

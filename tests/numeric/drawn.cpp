@@ -45,6 +45,8 @@ void count_cuda_words(const Case& c, Drawn& drawn) {
   if (s.family == Family::mma) add("row_warps", s.row_warps);
   if (s.family == Family::mma) add("stages", s.stages);
   if (s.family == Family::mma) add("loads", name(s.loads));
+  if (s.family == Family::wgmma) add("wgmma stages", s.stages);
+  if (s.family == Family::wgmma) add("wgmma", c.problem.v_in_k ? "v_in_k" : "v of its own");
   if (s.family == Family::simt) add("unroll", s.unroll);
   add("partials", name(s.partial_dtype));
   add("pdl", s.pdl ? "on" : "off");
@@ -102,7 +104,8 @@ void count(const Case& c, Drawn& drawn) {
   add("partition", name(s.partition));
   add("reduce", name(s.reduce));
   add("exchanged", name(exchanged_merge(p, s)));
-  add("rows", s.family == Family::mma ? "many" : std::to_string(s.rows));
+  add("rows",
+      s.family != Family::simt && s.family != Family::vector ? "many" : std::to_string(s.rows));
   add("lengths", c.form.lengths == tool::LengthForm::int32   ? "int32"
                  : c.form.lengths == tool::LengthForm::int64 ? "int64"
                                                              : "host");
@@ -137,6 +140,12 @@ std::vector<std::string> values_of_cuda_words(const Target& target) {
   add("reduce", {"cluster"});
   add("cluster", {"2", "4", "8", "16"});
   add("clusters a sequence", {"1", "2", "3", "4"});
+  if (target.arch == "sm_90a") {
+    add("family", {"wgmma"});
+    add("wgmma stages", {"2", "3", "4", "5"});
+    add("wgmma", {"v_in_k", "v of its own"});
+    add("cluster with", {"wgmma"});
+  }
   add("cluster with", {"simt",
                        "mma",
                        "fixed",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "compiler/resources.hpp"
 #include "compiler/text.hpp"
 #include "compiler/verifier.hpp"
 #include "tests/numeric/test_device.hpp"
@@ -202,6 +203,34 @@ Schedule draw_row_warps(Draw& draw, Schedule schedule) {
   return schedule;
 }
 
+// A schedule of warp groups, where they take the problem.
+std::optional<Schedule> draw_wgmma(Draw& draw, const Problem& problem, const Target& target) {
+  const Schedule schedule = {.family = Family::wgmma,
+                             .tile_kv = kWgmmaTile,
+                             .rows = draw.between(1, draw.one_in(2) ? 8 : kWgmmaTile),
+                             .warps = kWgmmaWarps,
+                             .unroll = 1,
+                             .stages = draw.of({2, 2, 3, 4, 5}),
+                             .loads = Loads::tensor};
+  if (verify(problem, schedule, target)) return std::nullopt;
+  return schedule;
+}
+
+// A problem that warp groups take, mostly of latent attention.
+void fit_wgmma(Draw& draw, Problem& problem) {
+  problem.q_dtype = draw.of({DType::bf16, DType::fp16});
+  problem.k_dtype = problem.v_dtype = problem.q_dtype;
+  problem.k_scale = problem.v_scale =
+      draw.of({KvScale::none, KvScale::none, KvScale::tensor, KvScale::head});
+  problem.align = 16;
+  problem.dim_v = kWgmmaColumn * draw.of({1, 1, 2, 2, 3, 4, 8});
+  problem.dim_qk = kWgmmaColumn * draw.of({1, 2, 2, 3, 4, 9});
+  problem.dim_rope = draw.one_in(3) ? draw.of({8, 30, 32}) : 0;
+  problem.v_in_k = problem.dim_qk >= problem.dim_v && draw.one_in(2);
+  if (problem.v_in_k) problem.separate_tables = false;
+  if (is_paged(problem)) problem.kv_layout.page_size = kWgmmaTile * draw.of({1, 1, 2, 3});
+}
+
 Schedule draw_schedule(Draw& draw, const Problem& problem, const Target& target) {
   Schedule schedule;
   const bool cuda = target.kind == TargetKind::cuda;
@@ -221,6 +250,9 @@ Schedule draw_schedule(Draw& draw, const Problem& problem, const Target& target)
       const Schedule divided = draw_row_warps(draw, schedule);
       if (!verify(problem, divided, target)) schedule = divided;
     }
+  }
+  if (target.arch == "sm_90a" && draw.one_in(2)) {
+    if (const auto groups = draw_wgmma(draw, problem, target)) schedule = *groups;
   }
   schedule.partition = draw.of({Partition::fixed, Partition::flat, Partition::strided});
   draw_pieces(draw, schedule);
@@ -317,6 +349,7 @@ Case draw_case(uint64_t seed, const Target& target) {
   while (true) {
     Case c;
     c.problem = draw_problem(draw);
+    if (target.arch == "sm_90a" && draw.one_in(6)) fit_wgmma(draw, c.problem);
     c.schedule = draw_schedule(draw, c.problem, target);
     if (verify(c.problem, target) || verify(c.problem, c.schedule, target)) continue;
     redraw_step(draw, c);
