@@ -114,13 +114,14 @@ Planter::Planter(std::string device)
 
 Planter::~Planter() = default;
 
-bool Planter::has_clusters_for(const Setting& setting) {
+bool Planter::suits(const Setting& setting) {
   if (parts_->platform == nullptr) return true;  // a run says what is wrong
   const Result<Target> target = parts_->platform->target_of(device_);
   if (!target) return true;
   const auto refusal =
       verify(*parse_problem(setting.problem), *parse_schedule(setting.schedule), *target);
-  return !refusal || refusal->rule != std::string_view("clusters_are_of_sm_90_and_newer");
+  const std::string_view rule = refusal ? refusal->rule : std::string_view();
+  return rule != "clusters_are_of_sm_90_and_newer" && rule != "wgmma_is_of_sm_90a";
 }
 
 Verdict Planter::run(const Setting& setting, const std::string& from, const std::string& to) {

@@ -51,7 +51,7 @@ class Planter {
   ~Planter();
 
   // Whether the device has what the setting asks of its architecture: clusters are not on all.
-  bool has_clusters_for(const Setting& setting);
+  bool suits(const Setting& setting);
 
   // Empty `from`: the source as it was emitted.
   Verdict run(const Setting& setting, const std::string& from, const std::string& to);

@@ -36,6 +36,19 @@ const Setting simt = {
     "schedule family=simt tile=16 rows=3 warps=2 unroll=2 partition=fixed splits=5 reduce=kernel",
     {0, 1, 17, 100, 259}};
 
+// Warp groups that take turns; the last tile is not full. Weights lie in the third column of K's
+// three, and in K's first.
+const Setting wgmma_latent = {
+    "attention q=bf16 kv=bf16 heads=20/1 dim=192/128 v_in_k=on kv_layout=paged:64:nhd lse=natural",
+    "schedule family=wgmma tile=64 rows=20 warps=8 unroll=1 stages=2 loads=tensor partition=flat "
+    "blocks=3 reduce=last_block",
+    {0, 1, 64, 200, 459}};
+const Setting wgmma_apart = {
+    "attention q=fp16 kv=fp16 heads=8/2 dim=128 lse=natural",
+    "schedule family=wgmma tile=64 rows=4 warps=8 unroll=1 stages=3 loads=tensor partition=fixed "
+    "splits=1 reduce=kernel",
+    {2, 17, 100, 459, 700}};
+
 const Mutant mutants[] = {
     {"a step added before its copies have come", "copies", mma_copies,
      "wait_copies<C.stages - 1>();", "wait_copies<C.stages>();"},
@@ -69,6 +82,28 @@ const Mutant mutants[] = {
      "arrive_at_cluster();\n    reduce_cluster"},
     {"rows given to blocks that may not run yet", "cluster", cluster,
      "wait_for_cluster();  // every block runs", "// every block runs"},
+    {"wgmma: weights that the other group does not wait for", "groups", wgmma_latent,
+     "group.await_weights();", ""},
+    {"wgmma: weights read before all warps wrote theirs", "groups", wgmma_latent,
+     "group.announce_weights();\n  group.sync();", "group.announce_weights();"},
+    {"wgmma: weights written over keys that other warps multiply", "groups", wgmma_apart,
+     "group.sync();  // all its warps' products", "// all its warps' products"},
+    {"wgmma: a stage that one group gives up for both", "groups", wgmma_latent,
+     "is_filled ? 1 : C.warps", "is_filled ? 1 : C.warps / 2"},
+    {"wgmma: products begun before their columns came", "copies", wgmma_latent,
+     "wait_phase(ring.filled(at.barriers, column / Shape::copied_k), ring.parity);", ""},
+    {"wgmma: values multiplied before they came", "copies", wgmma_apart,
+     "wait_phase(ring.filled(at.barriers, WgmmaShape<C>::copies_k), ring.parity);", ""},
+    {"wgmma: lanes' copies announced before they came", "copies", wgmma_apart,
+     "wait_copies<0>();\n    order_before_copies();\n    asm", "order_before_copies();\n    asm"},
+    {"wgmma: scores read before their products ended", "products", wgmma_latent,
+     "multiply_keys(at, ring, scores);\n  wait_products<0>();",
+     "multiply_keys(at, ring, scores);\n  wait_products<1>();"},
+    {"wgmma: a stage given up before its values were added", "products", wgmma_latent,
+     "multiply_values(group, at, ring);\n    wait_products<0>();",
+     "multiply_values(group, at, ring);\n    wait_products<1>();"},
+    {"wgmma: rounds of the ring begun anew with each piece", "block", wgmma_latent,
+     "ring = ring.after(loader.tiles.count);", "ring = Ring<C>{0, 0};"},
 };
 
 }  // namespace
