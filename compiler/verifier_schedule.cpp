@@ -273,7 +273,8 @@ Verdict registers_fit_the_file(const Problem& problem, const Schedule& schedule,
                 fmt::format("warps={}", warps / schedule.row_warps * schedule.row_warps));
 }
 
-// What a block of the wgmma family can give up: stages, then the cluster's join, then rows.
+// What a block of the wgmma family can give up: stages, then the cluster's join, then rows. The
+// other family of tensor cores takes what it takes.
 std::string fitting_wgmma(const Problem& problem, Schedule fitting, int64_t most) {
   const auto fits = [&] { return split_smem_bytes(problem, fitting) <= most; };
   while (fitting.stages > 2 && !fits()) --fitting.stages;
@@ -285,7 +286,8 @@ std::string fitting_wgmma(const Problem& problem, Schedule fitting, int64_t most
   }
   if (fits()) return stages + " reduce=last_block cluster=1";
   while (fitting.rows > 1 && !fits()) --fitting.rows;
-  return fmt::format("{} rows={}", stages, fitting.rows);
+  // Two tiles and the queries of wide rows may be too much however few rows there are.
+  return fits() ? fmt::format("{} rows={}", stages, fitting.rows) : "family=mma";
 }
 
 // Offers fewer stages, else fewer warps, else fewer rows: what costs least speed first.

@@ -111,7 +111,7 @@ const Setting mma_row_warps = {
 // Products of warp groups: rows of K whose first columns are V, of more columns than one group
 // holds, in blocks that begin in the middle of a row; and K and V apart. A last tile is not full.
 const Setting wgmma_latent = {
-    "attention q=bf16 kv=bf16 heads=20/1 dim=192/128 q_rope=64 v_in_k=on kv_layout=paged:64:nhd "
+    "attention q=bf16 kv=bf16 heads=20/1 dim=320/128 q_rope=64 v_in_k=on kv_layout=paged:64:nhd "
     "lse=natural merge=mlo",
     "schedule family=wgmma tile=64 rows=20 warps=8 unroll=1 stages=2 loads=tensor partition=flat "
     "blocks=3 reduce=last_block",
@@ -288,8 +288,8 @@ const Mutant mutants[] = {
      "index == 0 ? 0 : Shape::columns_v - Shape::half_v", "0"},
     {"wgmma: V read as if it were K", "walk", wgmma_latent, "multiply_group<C.v_dtype, true>",
      "multiply_group<C.v_dtype, false>"},
-    {"wgmma: values of one key for sixteen", "walk", wgmma_latent, "step * 16 * column_pitch",
-     "step * column_pitch"},
+    {"wgmma: values of other keys than the weights", "walk", wgmma_latent,
+     "step * 16 * column_pitch", "step / 2 * 32 * column_pitch"},
     {"wgmma: weights of the first 16 keys for all", "walk", wgmma_latent,
      "moved(weights, step * 32)", "weights"},
     {"wgmma: the first column of K for all", "walk", wgmma_latent,
@@ -324,8 +324,8 @@ const Mutant mutants[] = {
      "chunk / 8 * column_bytes + row * column_pitch + chunk % 8 * 16"},
     {"wgmma: every copy of the first columns", "load", wgmma_latent,
      "args.k_map, part * Shape::copied_k", "args.k_map, 0 * Shape::copied_k"},
-    {"wgmma: keys of the first head for all", "load", wgmma_window, "i32(at.token), kv_head,",
-     "i32(at.token), 0,"},
+    {"wgmma: keys of the first head for all", "load", wgmma_window,
+     "i32(at.token), kv_head,\n                   k_block", "i32(at.token), 0, k_block"},
     {"wgmma: pages of 32 tiles kept for those after them", "walk", wgmma_long, "pages = further;",
      ""},
     {"clusters: four elements of bf16 partials of which the last is the third", "cluster",

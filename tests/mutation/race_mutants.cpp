@@ -84,8 +84,6 @@ const Mutant mutants[] = {
      "wait_for_cluster();  // every block runs", "// every block runs"},
     {"wgmma: weights that the other group does not wait for", "groups", wgmma_latent,
      "group.await_weights();", ""},
-    {"wgmma: weights read before all warps wrote theirs", "groups", wgmma_latent,
-     "group.announce_weights();\n  group.sync();", "group.announce_weights();"},
     {"wgmma: weights written over keys that other warps multiply", "groups", wgmma_apart,
      "group.sync();  // all its warps' products", "// all its warps' products"},
     {"wgmma: a stage that one group gives up for both", "groups", wgmma_latent,

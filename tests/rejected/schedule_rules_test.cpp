@@ -136,6 +136,8 @@ std::vector<Case> cases_of_wgmma() {
       {"stages_are_in_range", kPlain, kWgmma + "stages=1", kGpu, "stages", "1", "stages=2"},
       {"shared_memory_fits_a_block", latent, kWgmma + "rows=64 stages=3", kGpu, "stages", "3",
        "stages=2"},
+      {"shared_memory_fits_a_block", "q=bf16 heads=8/1 dim=448/384", kWgmma, kGpu, "stages", "2",
+       "family=mma"},
       {"shared_memory_fits_a_block", latent, kWgmma + "rows=64 splits=8 cluster=8", kGpu, "stages",
        "2", "stages=2 reduce=last_block cluster=1"},
   };
