@@ -20,11 +20,11 @@ TEST(Show, ListsTheSupportMatrixThatTheDocumentsHold) {
 TEST(Show, ListsWhatEveryTargetTakesAndWhichRuleRefuses) {
   const std::string page = run_splitkv({"show", "--list"}).out;
   for (const char* row :
-       {"| `kv=e4m3` | simt, mma | simt, mma | vector |",
+       {"| `kv=e4m3` | simt, mma | simt, mma; not wgmma: `wgmma_takes_one_16_bit_type` | vector |",
         "| `dim=101` | no: `head_dims_are_even` | no: `head_dims_are_even` | no: "
         "`head_dims_are_even` |",
-        "| `align=2` | simt; not mma: `mma_copies_words` | simt; not mma: `mma_copies_words` | "
-        "vector |"})
+        "| `align=2` | simt; not mma: `mma_copies_words` | simt; not mma: `mma_copies_words`; not "
+        "wgmma: `wgmma_copies_16_bytes` | vector |"})
     EXPECT_NE(page.find(row), std::string::npos) << row;
 }
 

@@ -316,7 +316,7 @@ const Mutant mutants[] = {
      "key + tile_keys <= end_key", "key < end_key"},
     {"wgmma: a tile in which the window begins taken for whole", "load", wgmma_window,
      "key >= first_key && key + tile_keys", "key + tile_keys > first_key && key + tile_keys"},
-    {"wgmma: keys beyond the end take part", "tail", wgmma_window,
+    {"wgmma: keys beyond the end take part", "tail", wgmma_long,
      "return u32(key - first_key) < u32(end_key - first_key);",
      "return u32(key - first_key) <= u32(end_key - first_key);"},
     {"wgmma: lanes' copies as if their rows were not turned", "load", wgmma_window,
