@@ -282,16 +282,6 @@ __device__ inline void start_tiles(TileLoader<C>& loader, i32 group, Ring<C> rin
   }
 }
 
-// What comes in the tile's place is asked for at once.
-template <const Config& C>
-__device__ inline void leave_others_tile(WarpGroup<C>& group, TileLoader<C>& loader,
-                                         const WgmmaPlaces& at, const Ring<C>& ring, i32 tile) {
-  wait_products<0>();
-  settle(group.acc);
-  leave(group, at, ring);
-  loader.start(ring.after(C.stages), tile + C.stages);
-}
-
 // All tiles of the piece. A tile's room is given up as soon as its values have been added, and by
 // the group that did not score it, who is the later one, the tile in its place is asked for.
 template <const Config& C, class Score>
