@@ -1,3 +1,5 @@
+#include <bit>
+
 #include "compiler/arithmetic.hpp"
 #include "compiler/resources.hpp"
 
@@ -8,11 +10,7 @@ constexpr int64_t kColumnBytes = int64_t(kWgmmaTile) * kWgmmaColumn * 2;  // of 
 
 // A group's accumulators are a power of two of columns; where two groups hold more than there are,
 // both hold some.
-int half_of(int columns) {
-  int half = 1;
-  while (2 * half < columns) half *= 2;
-  return half;
-}
+int half_of(int columns) { return int(std::bit_ceil(unsigned(ceil_div(columns, 2)))); }
 
 }  // namespace
 

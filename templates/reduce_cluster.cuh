@@ -93,12 +93,13 @@ struct PartsRow {
   static constexpr bool fits_a_warp = true;
 
   const Parts& parts;
-  i32 count;
   int row;
   i64 element;
 
+  __device__ i32 count() const { return parts.count; }
+
   __device__ Statistics statistics_of(i32 part) const {
-    if (part >= count) return empty_statistics();
+    if (part >= parts.count) return empty_statistics();
     const float* from = parts.sums + part * parts.sums_stride + row * statistics(C.merge);
     const float m = load_generic(from);
     if constexpr (C.merge == Merge::mlo) return {m, load_generic(from + 1)};
@@ -136,8 +137,7 @@ __device__ inline void reduce_cluster(const LaunchArgs& args, const Piece& piece
       const QueryRow row = query_row<C>(piece.row, piece.kv_head, piece.row_block, at.row);
       const i64 in_block = at.row * C.dim_v + at.dim;
       const int own_index = at.is_used ? at.index - begin : 0;
-      const PartsRow<C> source = {parts, parts.count, at.row,
-                                  parts.is_shared ? own_index * width : in_block};
+      const PartsRow<C> source = {parts, at.row, parts.is_shared ? own_index * width : in_block};
       float4 o[1];
       const Statistics all = sum_partials<C>(source, o, [&](const Statistics& keys) {
         return is_last ? with_sink<C>(args, keys, row.q_head) : keys;

@@ -18,14 +18,15 @@ struct ReducedRow {
 
   const LaunchArgs& args;
   const Slots& slots;
-  i32 count;
   int row_in_block;
   int lane;
 
+  __device__ i32 count() const { return slots.pieces; }
+
   // Of `piece`; beyond the last, of no keys.
   __device__ Statistics statistics_of(i32 piece) const {
-    return piece < count ? load_statistics<C>(args, slots(piece) * C.rows + row_in_block)
-                         : empty_statistics();
+    return piece < slots.pieces ? load_statistics<C>(args, slots(piece) * C.rows + row_in_block)
+                                : empty_statistics();
   }
 
   // The lane's vector j of `piece`.
@@ -53,20 +54,20 @@ __device__ inline Statistics sum_partials_ahead(const ReducedRow<C>& row,
   float unit = 0.0f;
   float shares = 0.0f;
 #pragma unroll 1
-  for (i32 first = -at_once; first < row.count; first += at_once) {
+  for (i32 first = -at_once; first < row.count(); first += at_once) {
     if (first > 0 && first % 32 == 0) own = row.statistics_of(first + row.lane);
     if (first >= 0 && first % 32 == 0) shares = share_of(own, all, unit);
 #pragma unroll
     for (i32 i = 0; i < at_once; ++i) {
-      if (first < 0 || first + i / group * group >= row.count) break;
+      if (first < 0 || first + i / group * group >= row.count()) break;
       const float share = __shfl_sync(all_lanes, shares, first % 32 + i);
 #pragma unroll
       for (int j = 0; j < vectors; ++j) add_vector<C>(o[j], share, values[i][j]);
     }
 #pragma unroll
     for (i32 i = 0; i < at_once; ++i) {
-      if (first + at_once + i / group * group >= row.count) break;
-      const i32 piece = smaller(first + at_once + i, row.count - 1);
+      if (first + at_once + i / group * group >= row.count()) break;
+      const i32 piece = smaller(first + at_once + i, row.count() - 1);
 #pragma unroll
       for (int j = 0; j < vectors; ++j) values[i][j] = row.vector_of(piece, j);
     }
@@ -85,7 +86,7 @@ __device__ inline Statistics sum_partials_ahead(const ReducedRow<C>& row,
 template <const Config& C>
 __device__ inline void reduce_row(const LaunchArgs& args, const Slots& slots,
                                   const FinishedRow& place, int row_in_block, int lane) {
-  const ReducedRow<C> row = {args, slots, slots.pieces, row_in_block, lane};
+  const ReducedRow<C> row = {args, slots, row_in_block, lane};
   float4 o[ReducedRow<C>::vectors];
   Statistics all;
   if constexpr (C.reduce == Reduce::kernel) {

@@ -50,10 +50,7 @@ struct WarpGroup {
   // Of V's columns: the last half for the second group, which may hold some of the first.
   __device__ int first_column() const { return index == 0 ? 0 : Shape::columns_v - Shape::half_v; }
 
-  // Where the group's warps meet.
-  __device__ void sync() const {
-    asm volatile("bar.sync %0, %1;" ::"r"(3 + index), "n"(group_lanes) : "memory");
-  }
+  __device__ void sync() const { sync_group(index); }
   // The weights of this group's tile are written; in the other group, until they are.
   __device__ void announce_weights() const {
     asm volatile("bar.arrive %0, %1;" ::"r"(1 + index), "n"(32 * C.warps) : "memory");

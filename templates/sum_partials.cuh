@@ -1,8 +1,8 @@
 // Sums of partials by a warp that is busy with one row: lane i knows the statistics of partial i of
-// 32, and hands its share of the union to all. A Row says where partials come from: their `count`;
-// `statistics_of(partial)`, beyond the last of no keys; and `vector_of(partial, j)`, the lane's
-// vector j of `vectors`. Where `fits_a_warp` says that there are 32 at most, no loop is made for
-// more, which would take a seventh of a kernel's time to compile.
+// 32, and hands its share of the union to all. A Row says where partials come from: their
+// `count()`; `statistics_of(partial)`, beyond the last of no keys; and `vector_of(partial, j)`, the
+// lane's vector j of `vectors`. Where `fits_a_warp` says that there are 32 at most, no loop is made
+// for more, which would take a seventh of a kernel's time to compile.
 #pragma once
 
 #include "partials.cuh"
@@ -15,7 +15,7 @@ __device__ inline Statistics join_all(const Row& row, const Statistics& first_ow
   Statistics all = join_over_lanes(first_own);
   if constexpr (Row::fits_a_warp) return all;
 #pragma unroll 1
-  for (i32 base = 32; base < row.count; base += 32) {
+  for (i32 base = 32; base < row.count(); base += 32) {
     all = join(all, join_over_lanes(row.statistics_of(base + threadIdx.x % 32)));
   }
   return all;
@@ -34,12 +34,12 @@ __device__ inline Statistics sum_partials(const Row& row, float4 (&o)[Row::vecto
 #pragma unroll
   for (float4& four : o) four = {start, start, start, start};
 #pragma unroll 1
-  for (i32 base = 0; base < (Row::fits_a_warp ? 1 : row.count); base += 32) {
+  for (i32 base = 0; base < (Row::fits_a_warp ? 1 : row.count()); base += 32) {
     const Statistics own = base == 0 ? first_own : row.statistics_of(base + lane);
     const float shares = share_of(own, all, unit);
     // Partials have their loads in flight together; beyond the last, its own with share 0.
     constexpr int at_once = larger(8 / Row::vectors, 2);
-    const i32 count = smaller(32, row.count - base);
+    const i32 count = smaller(32, row.count() - base);
 #pragma unroll 1
     for (i32 first = 0; first < count; first += at_once) {
 #pragma unroll

@@ -27,9 +27,12 @@ __host__ __device__ constexpr int columns_of_a_copy(int columns) {
 // Accumulators are a power of two of columns; where two groups hold more than there are, both hold
 // some.
 __host__ __device__ constexpr int half_of(int columns) {
-  int half = 1;
-  while (2 * half < columns) half *= 2;
-  return half;
+  return power_of_two(ceil_div(columns, 2));
+}
+
+// Where the warps of a group meet.
+__device__ inline void sync_group(int group) {
+  asm volatile("bar.sync %0, %1;" ::"r"(3 + group), "n"(group_lanes) : "memory");
 }
 
 // Where things lie in a block's shared memory: the query rows' columns, then the stages. A stage
@@ -178,8 +181,7 @@ struct TileLoader {
     if (unannounced == 0) return;
     wait_copies<0>();
     order_before_copies();
-    asm volatile("bar.sync %0, %1;" ::"r"(3 + threadIdx.x / group_lanes), "n"(group_lanes)
-                 : "memory");
+    sync_group(threadIdx.x / group_lanes);
     if (group_lane < Shape::full) arrive(unannounced + 8 * group_lane);
     unannounced = 0;
   }
